@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// DecodeError says why a text was refused. It matches (errors.Is, errors.As) a *jsonrpc.Error of the code that
+// JSON-RPC has for it: [jsonrpc.CodeParseError] for broken JSON, [jsonrpc.CodeInvalidRequest] for JSON that is
+// no message.
+type DecodeError struct {
+	Offset int    // in bytes, from the start of the text
+	Reason string // constant; repeats nothing of the text
+	code   int64
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("wire: %s at offset %d", e.Reason, e.Offset)
+}
+
+func (e *DecodeError) Unwrap() error {
+	return &jsonrpc.Error{Code: e.code, Message: e.Reason}
+}
+
+// EncodeError says why a message cannot be written.
+type EncodeError struct {
+	Member string // what is at fault: "params", "result", "data", or empty for the whole message
+	Err    error  // a *DecodeError where Member is broken JSON
+}
+
+func (e *EncodeError) Error() string {
+	if e.Member == "" {
+		return "wire: cannot encode: " + e.Err.Error()
+	}
+	return "wire: cannot encode " + e.Member + ": " + e.Err.Error()
+}
+
+func (e *EncodeError) Unwrap() error { return e.Err }
