@@ -88,7 +88,7 @@ func (s *scanner) envelope() (e envelope) {
 		switch string(s.key()) {
 		case "jsonrpc":
 			if tag, ok := s.optional("jsonrpc is no string"); ok {
-				e.tagged = tag == "2.0"
+				e.tagged = string(tag) == "2.0"
 			}
 		case "id":
 			e.id = s.raw()
@@ -129,7 +129,7 @@ func (s *scanner) failure(e *jsonrpc.Error) *jsonrpc.Error {
 			}
 		case "message":
 			if message, ok := s.optional("error message is no string"); ok {
-				e.Message = message
+				e.Message = string(message)
 			}
 		case "data":
 			e.Data = s.raw()
@@ -140,21 +140,20 @@ func (s *scanner) failure(e *jsonrpc.Error) *jsonrpc.Error {
 	return e
 }
 
-// optional reads a string. For null it returns false, anything else it rejects with why.
-func (s *scanner) optional(why string) (string, bool) {
+// optional reads a string and returns it unescaped. For null it returns false, anything else it rejects with
+// why.
+func (s *scanner) optional(why string) ([]byte, bool) {
 	switch s.peek() {
 	case '"':
-		raw := s.raw()
-		if s.fault != "" {
-			return "", false
+		if raw := s.raw(); s.fault == "" {
+			return unescape(raw[1 : len(raw)-1]), true
 		}
-		return unquote(raw), true
 	case 'n':
 		s.literal("null")
 	default:
 		s.reject(why)
 	}
-	return "", false
+	return nil, false
 }
 
 // integer reads an error code. For null it returns false.
@@ -163,11 +162,11 @@ func (s *scanner) integer() (int64, bool) {
 		s.literal("null")
 		return 0, false
 	}
-	start := *s
+	start := s.pos
 	code, err := strconv.ParseInt(string(s.raw()), 10, 64)
 	if err != nil && s.fault == "" {
-		*s = start
-		s.reject("error code is no integer")
+		s.pos = start
+		s.reject("error code is no integer of 64 bits")
 	}
 	return code, err == nil
 }

@@ -1,9 +1,8 @@
 package wire_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -20,99 +19,276 @@ func nested(levels int) string {
 	return strings.Repeat("[", levels) + strings.Repeat("]", levels)
 }
 
-// seeds are texts of every kind that a decoder may trip over, valid and not.
-var seeds = []string{
-	`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`,
-	`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a\"b\\c\/d\n\u00e9"}]}}`,
-	`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":0.5e-3,"total":-1E+2}}`,
-	` { "jsonrpc" : "2.0" , "id" : "a" , "result" : [ 1 , true , false , null ] } ` + "\r\n",
-	// Ids.
-	`{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":-0,"result":{}}`,
-	`{"jsonrpc":"2.0","id":-7,"result":{}}`, `{"jsonrpc":"2.0","id":255,"result":{}}`,
-	`{"jsonrpc":"2.0","id":256,"result":{}}`, `{"jsonrpc":"2.0","id":1.9,"result":{}}`,
-	`{"jsonrpc":"2.0","id":-1.9,"result":{}}`, `{"jsonrpc":"2.0","id":1e3,"result":{}}`,
-	`{"jsonrpc":"2.0","id":999999999999999,"result":{}}`, `{"jsonrpc":"2.0","id":9007199254740993,"result":{}}`,
-	`{"jsonrpc":"2.0","id":9223372036854775807,"result":{}}`, `{"jsonrpc":"2.0","id":1e30,"result":{}}`,
-	`{"jsonrpc":"2.0","id":1e400,"result":{}}`, `{"jsonrpc":"2.0","id":1e-400,"result":{}}`,
-	`{"jsonrpc":"2.0","id":null,"result":{}}`, `{"jsonrpc":"2.0","id":null,"method":"m"}`,
-	`{"jsonrpc":"2.0","id":"","result":{}}`, `{"jsonrpc":"2.0","id":"\ud83d\ude00\ud83d","result":{}}`,
-	`{"jsonrpc":"2.0","id":true,"result":{}}`, `{"jsonrpc":"2.0","id":[],"result":{}}`,
-	`{"jsonrpc":"2.0","id":{},"method":"m"}`,
-	// Methods.
-	`{"jsonrpc":"2.0","method":""}`, `{"jsonrpc":"2.0","method":null}`, `{"jsonrpc":"2.0","method":1}`,
-	`{"jsonrpc":"2.0","m\u0065thod":"\u0061\t\b\f\r\/"}`, `{"jsonrpc":"2.0","Method":"m"}`,
-	// Versions.
-	`{"id":1,"result":{}}`, `{"jsonrpc":"2.\u0030","id":1,"result":{}}`, `{"jsonrpc":2.0,"id":1,"result":{}}`,
-	`{"jsonrpc":"1.0","id":1,"result":{}}`, `{"jsonrpc":null,"id":1,"result":{}}`,
-	// Errors.
-	`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no \"such\"","data":{"a":[1]}}}`,
-	`{"jsonrpc":"2.0","id":1,"error":{}}`, `{"jsonrpc":"2.0","id":1,"error":null}`,
-	`{"jsonrpc":"2.0","id":1,"error":[]}`, `{"jsonrpc":"2.0","id":1,"error":{"code":null,"message":null,"data":null}}`,
-	`{"jsonrpc":"2.0","id":1,"error":{"code":1.0}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":"1"}}`,
-	`{"jsonrpc":"2.0","id":1,"error":{"code":9223372036854775808}}`, `{"jsonrpc":"2.0","id":1,"error":{"message":1}}`,
-	`{"jsonrpc":"2.0","method":"m","error":{"code":[]}}`, `{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":-0}}`,
-	// Members twice.
-	`{"jsonrpc":"2.0","jsonrpc":null,"id":1,"result":1,"result":2}`, `{"jsonrpc":"2.0","jsonrpc":"1.0","id":1}`,
-	`{"jsonrpc":"2.0","id":true,"id":1,"method":1,"method":"m","params":1,"params":2}`,
-	`{"jsonrpc":"2.0","id":1,"error":{"code":1,"data":1},"error":{"message":"m"}}`,
-	`{"jsonrpc":"2.0","id":1,"error":{"code":1,"data":1},"error":null}`,
-	// No messages.
-	``, ` `, `null`, `1`, `[]`, `{}`, `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","result":1}`,
-	"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"method\":\"m\"}", "\x00",
-	`{"jsonrpc":"2.0","method":"m"}}`, `{"jsonrpc":"2.0","method":"m"} x`, "{\"jsonrpc\":\"2.0\",\"method\":\"m\"}\x00",
-	// Broken JSON.
-	`{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{"a" 1}`, `{"a":1 "b":2}`, `{1:1}`, `{null:1}`,
-	`{"jsonrpc":"2.0","method":"m","params":[1,]}`, `{"jsonrpc":"2.0","method":"m","params":[,1]}`,
-	`{"jsonrpc":"2.0","method":"m","params":[1 2]}`, `{"jsonrpc":"2.0","method":"m","params":[}}`,
-	`{"jsonrpc":"2.0","method":"m","params":01}`, `{"jsonrpc":"2.0","method":"m","params":-}`,
-	`{"jsonrpc":"2.0","method":"m","params":1.}`, `{"jsonrpc":"2.0","method":"m","params":.1}`,
-	`{"jsonrpc":"2.0","method":"m","params":1e}`, `{"jsonrpc":"2.0","method":"m","params":1e+}`,
-	`{"jsonrpc":"2.0","method":"m","params":+1}`, `{"jsonrpc":"2.0","method":"m","params":nul}`,
-	`{"jsonrpc":"2.0","method":"m","params":truE}`, `{"jsonrpc":"2.0","method":"m","params":nulls}`,
-	`{"jsonrpc":"2.0","method":"m","params":"\x"}`, `{"jsonrpc":"2.0","method":"m","params":"\u12g4"}`,
-	`{"jsonrpc":"2.0","method":"m","params":"\u12"}`, `{"jsonrpc":"2.0","method":"m","params":"\`,
-	"{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":\"12345678\t\"}", "{\"jsonrpc\":\"2.0\",\"method\":\"\x00\"}",
-	"{\"jsonrpc\":\"2.0\",\"method\":\"m\xff\",\"id\":\"\xc3\",\"params\":\"\xff\x7f\u2028\"}",
-	// Depth.
-	`{"jsonrpc":"2.0","method":"m","params":` + nested(999) + `}`,
-	`{"jsonrpc":"2.0","method":"m","params":` + nested(1000) + `}`,
-	`{"jsonrpc":"2.0","method":"m","params":"` + nested(1000) + `"}`,
-}
-
-// TestDecodeAgreesWithSDK holds Decode against the SDK's decoder on each seed.
-func TestDecodeAgreesWithSDK(t *testing.T) {
-	for _, seed := range seeds {
-		agree(t, []byte(seed))
-	}
-}
-
-// agree fails unless Decode and the SDK read line alike, or refuse it alike.
-func agree(t *testing.T, line []byte) {
+// id is a shorthand for the tests' tables.
+func id(t *testing.T, v any) jsonrpc.ID {
 	t.Helper()
-	want, wantErr := jsonrpc.DecodeMessage(line)
-	if wantErr == nil && deliberate(line) {
-		return
+	id, err := jsonrpc.MakeID(v)
+	if err != nil {
+		t.Fatal(err)
 	}
-	got, err := wire.Decode(line)
-	if (err == nil) != (wantErr == nil) {
-		t.Fatalf("Decode(%q): error %v, the SDK's %v", line, err, wantErr)
-	}
-	if diff := cmp.Diff(want, got, sameID); diff != "" {
-		t.Errorf("Decode(%q) (-SDK +wire):\n%s", line, diff)
+	return id
+}
+
+func TestDecode(t *testing.T) {
+	one := id(t, 1.0)
+	for _, test := range []struct {
+		name string
+		line string
+		want jsonrpc.Message
+	}{
+		{"call", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a": 1}}`,
+			&jsonrpc.Request{ID: one, Method: "m", Params: []byte(`{"a": 1}`)}},
+		{"notification", `{"jsonrpc":"2.0","method":"m"}`,
+			&jsonrpc.Request{Method: "m"}},
+		{"null id", `{"jsonrpc":"2.0","id":null,"method":"m"}`,
+			&jsonrpc.Request{Method: "m"}},
+		{"null params", `{"jsonrpc":"2.0","method":"m","params": null }`,
+			&jsonrpc.Request{Method: "m", Params: []byte("null")}},
+		{"empty method", `{"jsonrpc":"2.0","id":1,"method":""}`,
+			&jsonrpc.Request{ID: one}},
+		{"null method", `{"jsonrpc":"2.0","id":1,"method":null,"result":1}`,
+			&jsonrpc.Request{ID: one}},
+		{"escapes", `{"jsonrpc":"\u0032.0","i\u0064":1,"m\u0065thod":"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"}`,
+			&jsonrpc.Request{ID: one, Method: "\"\\/\b\f\n\r\té😀"}},
+		{"unpaired surrogates", `{"jsonrpc":"2.0","method":"\ud83d.\ude00.\ud83d\u0041.\ud83d\ud83d\ude00.\ud83d"}`,
+			&jsonrpc.Request{Method: "\ufffd.\ufffd.\ufffdA.\ufffd😀.\ufffd"}},
+		{"invalid UTF-8", "{\"jsonrpc\":\"2.0\",\"method\":\"\xff\xc3\",\"params\":\"\xff\"}",
+			&jsonrpc.Request{Method: "\ufffd\ufffd", Params: []byte("\"\xff\"")}},
+		{"response", `{"jsonrpc":"2.0","id":1,"result":{}}`,
+			&jsonrpc.Response{ID: one, Result: []byte("{}")}},
+		{"response of nothing", `{"jsonrpc":"2.0","id":1}`,
+			&jsonrpc.Response{ID: one}},
+		{"null result", `{"jsonrpc":"2.0","id":1,"result":null,"error":null}`,
+			&jsonrpc.Response{ID: one, Result: []byte("null")}},
+		{"error", `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no \u0022m\u0022","data":{"a": 1},"x":[]}}`,
+			&jsonrpc.Response{ID: one, Error: &jsonrpc.Error{Code: -32601, Message: `no "m"`, Data: []byte(`{"a": 1}`)}}},
+		{"empty error", `{"jsonrpc":"2.0","id":1,"error":{}}`,
+			&jsonrpc.Response{ID: one, Error: &jsonrpc.Error{}}},
+		{"error of nulls", `{"jsonrpc":"2.0","id":1,"error":{"code":null,"message":null,"data":null}}`,
+			&jsonrpc.Response{ID: one, Error: &jsonrpc.Error{Data: []byte("null")}}},
+		{"keys are case-sensitive", `{"jsonrpc":"2.0","id":1,"Method":"m","RESULT":1,"error":{"Code":1}}`,
+			&jsonrpc.Response{ID: one, Error: &jsonrpc.Error{}}},
+		{"the last of several members", `{"jsonrpc":"1","jsonrpc":"2.0","id":true,"id":1,"method":2,"method":"m"}`,
+			&jsonrpc.Request{ID: one, Method: "m"}},
+		{"a null version keeps the earlier", `{"jsonrpc":"2.0","jsonrpc":null,"id":1}`,
+			&jsonrpc.Response{ID: one}},
+		{"a later error replaces what it has", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"data":2},"error":{"message":"m"}}`,
+			&jsonrpc.Response{ID: one, Error: &jsonrpc.Error{Code: 1, Message: "m", Data: []byte("2")}}},
+		{"a later null is no error", `{"jsonrpc":"2.0","id":1,"error":{"code":1},"error":null}`,
+			&jsonrpc.Response{ID: one}},
+		{"white space", " \t{ \"jsonrpc\" : \"2.0\" ,\n\"method\" : \"m\" , \"params\" : [ 1 , { } ] } \r\n",
+			&jsonrpc.Request{Method: "m", Params: []byte("[ 1 , { } ]")}},
+		{"as deep as may be", `{"jsonrpc":"2.0","method":"m","params":` + nested(999) + `}`,
+			&jsonrpc.Request{Method: "m", Params: []byte(nested(999))}},
+		{"brackets in a string nest nothing", `{"jsonrpc":"2.0","method":"m","params":"` + nested(1000) + `"}`,
+			&jsonrpc.Request{Method: "m", Params: []byte(`"` + nested(1000) + `"`)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := wire.Decode([]byte(test.line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got, sameID); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
-// deliberate reports whether line is one that the package documents to refuse while the SDK accepts it.
-func deliberate(line []byte) bool {
-	first := json.NewDecoder(bytes.NewReader(line))
-	var message json.RawMessage
-	if first.Decode(&message) != nil {
-		return false
+func TestDecodeID(t *testing.T) {
+	for raw, want := range map[string]any{
+		`0`: int64(0), `-0`: int64(0), `7`: int64(7), `255`: int64(255), `256`: int64(256), `-1`: int64(-1),
+		`1.9`: int64(1), `-1.9`: int64(-1), `1.5e1`: int64(15), `1e-400`: int64(0),
+		`999999999999999`:  int64(999999999999999), // the longest that skips the float parser
+		`9007199254740991`: int64(1<<53 - 1),
+		`9007199254740993`: int64(1 << 53), // no float64 of its own
+		`""`:               "", `"a"`: "a", `"7"`: "7", `"\u00e9"`: "é",
+	} {
+		m, err := wire.Decode([]byte(`{"jsonrpc":"2.0","id":` + raw + `}`))
+		if err != nil {
+			t.Errorf("id %s: %v", raw, err)
+			continue
+		}
+		if diff := cmp.Diff(want, m.(*jsonrpc.Response).ID.Raw()); diff != "" {
+			t.Errorf("id %s (-want +got):\n%s", raw, diff)
+		}
 	}
-	if rest := line[first.InputOffset():]; len(bytes.Trim(rest, " \t\r\n")) > 0 {
-		return true
+}
+
+// TestDecodeLowIDs: the ids that are made in advance equal those that are not.
+func TestDecodeLowIDs(t *testing.T) {
+	for i := range 300 {
+		m, err := wire.Decode(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d}`, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := m.(*jsonrpc.Response).ID, id(t, float64(i)); got != want {
+			t.Errorf("id %d: got %v", i, got.Raw())
+		}
 	}
-	_, err := wire.Decode(line)
-	var refusal *wire.DecodeError
-	return errors.As(err, &refusal) && refusal.Reason == "error code is no integer"
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	const (
+		broken  = jsonrpc.CodeParseError
+		invalid = jsonrpc.CodeInvalidRequest
+	)
+	for _, test := range []struct {
+		line   string
+		code   int64
+		offset int
+		reason string
+	}{
+		{``, invalid, 0, "object expected"},
+		{`  [1]`, invalid, 2, "object expected"},
+		{"\ufeff{}", invalid, 0, "object expected"},
+		{`{`, broken, 1, "unexpected end"},
+		{`{"a`, broken, 3, "unexpected end"},
+		{`{"a"`, broken, 4, "colon expected"},
+		{`{"a":`, broken, 5, "value expected"},
+		{`{"a":1`, broken, 6, "unexpected end"},
+		{`{"a":1,`, broken, 7, "object key expected"},
+		{`{"a":1,}`, broken, 7, "object key expected"},
+		{`{,}`, broken, 1, "object key expected"},
+		{`{a:1}`, broken, 1, "object key expected"},
+		{`{"a" 1}`, broken, 5, "colon expected"},
+		{`{"a":1 "b":2}`, broken, 7, "comma or closing bracket expected"},
+		{`{"a":[1 2]}`, broken, 8, "comma or closing bracket expected"},
+		{`{"a":[1}`, broken, 7, "comma or closing bracket expected"},
+		{`{"a":[1,]}`, broken, 8, "value expected"},
+		{`{"a":[,1]}`, broken, 6, "value expected"},
+		{`{"a":01}`, broken, 6, "comma or closing bracket expected"},
+		{`{"a":+1}`, broken, 5, "value expected"},
+		{`{"a":-}`, broken, 6, "digit expected"},
+		{`{"a":1.}`, broken, 7, "digit expected"},
+		{`{"a":1e+}`, broken, 8, "digit expected"},
+		{`{"a":NaN}`, broken, 5, "value expected"},
+		{`{"a":nul}`, broken, 5, "value expected"},
+		{`{"a":trueish}`, broken, 9, "comma or closing bracket expected"},
+		{`{"a":"\x"}`, broken, 7, "unknown escape in a string"},
+		{`{"a":"\u12g4"}`, broken, 10, "hexadecimal digit expected"},
+		{`{"a":"\`, broken, 7, "unknown escape in a string"},
+		{"{\"a\":\"\t\"}", broken, 6, "control character in a string"},
+		{"{\"a\":\"12345678\x00\"}", broken, 14, "control character in a string"},
+		{"{\x00}", broken, 1, "object key expected"},
+		{`{"jsonrpc":"2.0","method":"m"}}`, broken, 30, "bytes after the end of the value"},
+		{`{"jsonrpc":"2.0","method":"m"} {}`, broken, 31, "bytes after the end of the value"},
+		{`{"a":` + nested(1000) + `}`, broken, 5 + 999, "nested too deep"},
+		{`{"jsonrpc":2.0}`, invalid, 11, "jsonrpc is no string"},
+		{`{"jsonrpc":"1.0","id":1}`, invalid, 0, `jsonrpc is not "2.0"`},
+		{`{"id":1}`, invalid, 0, `jsonrpc is not "2.0"`},
+		{`{"jsonrpc":"2.0"}`, invalid, 0, "neither method nor id"},
+		{`{"jsonrpc":"2.0","id":null,"result":1}`, invalid, 0, "neither method nor id"},
+		{`{"jsonrpc":"2.0","id":true}`, invalid, 0, "id is neither string nor number"},
+		{`{"jsonrpc":"2.0","id":[1],"method":"m"}`, invalid, 0, "id is neither string nor number"},
+		{`{"jsonrpc":"2.0","id":1e400}`, invalid, 0, "id is neither string nor number"},
+		{`{"jsonrpc":"2.0","id":1,"method":{}}`, invalid, 0, "method is no string"},
+		{`{"jsonrpc":"2.0","method":"m","error":"x"}`, invalid, 38, "error is no object"},
+		{`{"error":{"code":1.0}}`, invalid, 17, "error code is no integer of 64 bits"},
+		{`{"error":{"code":"1"}}`, invalid, 17, "error code is no integer of 64 bits"},
+		{`{"error":{"code":9223372036854775808}}`, invalid, 17, "error code is no integer of 64 bits"},
+		{`{"error":{"code":-}}`, broken, 18, "digit expected"},
+		{`{"error":{"message":1}}`, invalid, 20, "error message is no string"},
+		{`{"error":{"message":"`, broken, 21, "unexpected end"},
+	} {
+		t.Run(test.line[:min(len(test.line), 40)], func(t *testing.T) {
+			m, err := wire.Decode([]byte(test.line))
+			var refusal *wire.DecodeError
+			if m != nil || !errors.As(err, &refusal) {
+				t.Fatalf("got %v, %v; want a DecodeError", m, err)
+			}
+			if refusal.Offset != test.offset || refusal.Reason != test.reason {
+				t.Errorf("got %q at %d, want %q at %d", refusal.Reason, refusal.Offset, test.reason, test.offset)
+			}
+			if !errors.Is(err, &jsonrpc.Error{Code: test.code}) {
+				t.Errorf("%v does not match code %d", err, test.code)
+			}
+		})
+	}
+}
+
+// TestDecodeTruncated: no prefix of a message is one, and none makes Decode stumble.
+func TestDecodeTruncated(t *testing.T) {
+	const line = `{"jsonrpc":"2.0","id":"\u00e9","result":[-1.5e+3,true,{"a":null}],"error":{"code":-1,"message":"\n","data":"x"}}`
+	for n := range len(line) {
+		if m, err := wire.Decode([]byte(line[:n])); err == nil {
+			t.Errorf("Decode(%q) gave %v", line[:n], m)
+		}
+	}
+}
+
+// TestDecodeStringsOfAnyLength places what a scan of eight bytes a step may miss at each place of such a step.
+func TestDecodeStringsOfAnyLength(t *testing.T) {
+	for n := range 40 {
+		pad := strings.Repeat("é", n/2) + strings.Repeat("x", n%2)
+		for text, valid := range map[string]bool{
+			`\"`: true, `\\`: true, `\u0000`: true, " ": true, "!": true, "#": true, "\x7f": true, "\xa2": true, "\xdc": true, "\x80": true,
+			`"`: false, `\`: false, "\n": false, "\x00": false, "\x1f": false,
+		} {
+			line := `{"jsonrpc":"2.0","method":"m","params":"` + pad + text + pad + `"}`
+			if _, err := wire.Decode([]byte(line)); (err == nil) != valid {
+				t.Errorf("Decode(%q): error %v, want valid %v", line, err, valid)
+			}
+		}
+	}
+}
+
+// TestDecodeAliases: what a message carries is the line's memory, without the room behind it.
+func TestDecodeAliases(t *testing.T) {
+	line := []byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`)
+	m, err := wire.Decode(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := m.(*jsonrpc.Request)
+	_ = append(request.Params, "overwritten"...)
+	copy(line, strings.ReplaceAll(string(line), "1", "2"))
+	want := &jsonrpc.Request{ID: id(t, 1.0), Method: "m", Params: []byte("[2]")}
+	if diff := cmp.Diff(want, request, sameID); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if line[len(line)-1] != '}' {
+		t.Errorf("appending to Params wrote into the line: %s", line)
+	}
+}
+
+func TestElements(t *testing.T) {
+	for _, test := range []struct {
+		line string
+		want []string
+	}{
+		{`[1]`, []string{"1"}},
+		{" [ {\"a\": [1,2]} , \"]\" ,\nnull ] \r\n", []string{`{"a": [1,2]}`, `"]"`, "null"}},
+		{`[` + nested(1000) + `]`, []string{nested(1000)}},
+		{`[]`, nil}, {`[ ]`, nil}, {``, nil}, {`{}`, nil}, {`1`, nil},
+		{`[`, nil}, {`[1`, nil}, {`[1,`, nil}, {`[1,]`, nil}, {`[,1]`, nil}, {`[1 2]`, nil}, {`[1}`, nil},
+		{`[1]]`, nil}, {`[1] 2`, nil}, {`[{"a":}]`, nil},
+		{`[` + nested(1001) + `]`, nil},
+	} {
+		elements, err := wire.Elements([]byte(test.line))
+		if (err == nil) != (test.want != nil) {
+			t.Errorf("Elements(%.40q): error %v", test.line, err)
+			continue
+		}
+		if refusal := (*wire.DecodeError)(nil); err != nil && !errors.As(err, &refusal) {
+			t.Errorf("Elements(%.40q): error %T, want a DecodeError", test.line, err)
+		}
+		var got []string
+		for _, element := range elements {
+			got = append(got, string(element))
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("Elements(%.40q) (-want +got):\n%s", test.line, diff)
+		}
+	}
+}
+
+func TestIsArray(t *testing.T) {
+	for line, want := range map[string]bool{
+		`[`: true, " \t\r\n[1]": true, ``: false, `  `: false, `{"a":[]}`: false, `"["`: false, "\v[": false,
+	} {
+		if got := wire.IsArray([]byte(line)); got != want {
+			t.Errorf("IsArray(%q) = %v", line, got)
+		}
+	}
 }

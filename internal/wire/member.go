@@ -23,7 +23,10 @@ func Member(object json.RawMessage, key string) (json.RawMessage, bool) {
 		}
 	}
 	s.end()
-	return member, member != nil && s.fault == ""
+	if s.fault != "" {
+		return nil, false
+	}
+	return member, member != nil
 }
 
 // Path returns what [Member] finds by the first key, in that by the second, and so on; with no keys object

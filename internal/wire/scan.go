@@ -53,13 +53,8 @@ func (s *scanner) peek() byte {
 
 // space skips white space.
 func (s *scanner) space() {
-	for s.pos < len(s.data) {
-		switch s.data[s.pos] {
-		case ' ', '\t', '\n', '\r':
-			s.pos++
-		default:
-			return
-		}
+	for s.pos < len(s.data) && isSpace(s.data[s.pos]) {
+		s.pos++
 	}
 }
 
@@ -112,15 +107,15 @@ func (s *scanner) next(closing byte) bool {
 	return false
 }
 
-// key steps over a member's key and colon and returns the key unescaped.
-func (s *scanner) key() []byte {
+// name steps over a member's key and colon and returns what stands between the quotes.
+func (s *scanner) name() []byte {
 	if s.peek() != '"' {
 		s.fail("object key expected")
 		return nil
 	}
-	start := s.pos
+	start := s.pos + 1
 	s.text()
-	end := s.pos
+	end := s.pos - 1
 	s.space()
 	if s.peek() != ':' {
 		s.fail("colon expected")
@@ -128,8 +123,11 @@ func (s *scanner) key() []byte {
 	}
 	s.pos++
 	s.space()
-	return unescape(s.data[start+1 : end-1])
+	return s.data[start:end]
 }
+
+// key steps over a member's key and colon and returns the key.
+func (s *scanner) key() []byte { return unescape(s.name()) }
 
 // raw steps over a value and returns its bytes, with no room to append.
 func (s *scanner) raw() []byte {
@@ -145,7 +143,8 @@ func (s *scanner) value() {
 		s.text()
 	case '{':
 		for s.begin(); s.next('}'); {
-			s.member()
+			s.name()
+			s.value()
 		}
 	case '[':
 		for s.begin(); s.next(']'); {
@@ -164,23 +163,6 @@ func (s *scanner) value() {
 		}
 		s.fail("value expected")
 	}
-}
-
-// member steps over a key, colon and value.
-func (s *scanner) member() {
-	if s.peek() != '"' {
-		s.fail("object key expected")
-		return
-	}
-	s.text()
-	s.space()
-	if s.peek() != ':' {
-		s.fail("colon expected")
-		return
-	}
-	s.pos++
-	s.space()
-	s.value()
 }
 
 // literal steps over word.
@@ -224,6 +206,10 @@ func (s *scanner) digits() {
 	if s.pos == start {
 		s.fail("digit expected")
 	}
+}
+
+func isSpace(c byte) bool {
+	return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t')
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
