@@ -1,0 +1,56 @@
+package supervised
+
+import "fmt"
+
+// An Event is what moves the lifecycle from one state to the next: a bare verb is a request, the past tense a
+// fact. An event that speaks of a connection is dropped where that connection is no longer the current one.
+type Event int
+
+const (
+	// EventStart asks for the first connection: Connect was called.
+	EventStart Event = iota // start
+
+	// EventConnected: the connection has started and all that had to be replayed to it was written.
+	EventConnected // connected
+
+	// EventConnectFailed: minting, starting, the handshake or the replay failed, or took too long.
+	EventConnectFailed // connect-failed
+
+	// EventPeerDied: the connection that serves has ended, and Close was not the reason.
+	EventPeerDied // peer-died
+
+	// EventRestart asks for a death that spends nothing: Restart was called.
+	EventRestart // restart
+
+	// EventRespawn asks for the promised replacement: the old peer is gone, its hooks have returned and the
+	// delay is over.
+	EventRespawn // respawn
+
+	// EventGiveUp ends a transport whose budget is spent: its last peer is gone.
+	EventGiveUp // give-up
+
+	// EventClose asks for the end: Close was called, and what had to be drained was drained.
+	EventClose // close
+)
+
+var eventNames = [...]string{
+	EventStart:         "start",
+	EventConnected:     "connected",
+	EventConnectFailed: "connect-failed",
+	EventPeerDied:      "peer-died",
+	EventRestart:       "restart",
+	EventRespawn:       "respawn",
+	EventGiveUp:        "give-up",
+	EventClose:         "close",
+}
+
+// String returns the event's name as the lifecycle table prints it.
+func (e Event) String() string { return name(eventNames[:], int(e), "event") }
+
+// name returns names[i], or a text that shows the number where there is none.
+func name(names []string, i int, kind string) string {
+	if i >= 0 && i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("%s(%d)", kind, i)
+}

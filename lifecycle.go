@@ -1,0 +1,606 @@
+package supervised
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed7990db67/supervised/budget"
+	"github.com/seed7990db67/supervised/fsm"
+	"github.com/seed7990db67/supervised/internal/ambient"
+)
+
+// slowHook is how long a hook may hold up a mint before that is logged (H5).
+const slowHook = 5 * time.Second
+
+// A lifecycle makes the transitions of one transport, one at a time: each step that post queues runs to its
+// end before the next one starts, on a goroutine that lives while there are steps. No step waits for a hook, a
+// process or a factory: those run beside it and report back with a step of their own.
+//
+// Everything below queue belongs to the steps, except where noted.
+type lifecycle struct {
+	options
+	factory Factory
+	ledger  *ledger
+	hooks   *hooks
+	board   *board // what the rest of the world sees of it
+
+	mu      sync.Mutex
+	queue   []func()
+	running bool
+
+	machine *fsm.Machine[State, Event, facts]
+	values  context.Context // of Connect, without its end: what every connection's context carries
+	started chan<- error    // what Connect waits for; nil: nothing
+	peer    *peer           // the attempt or connection that is current; nil: none was made yet
+	serving *peer           // peer, while it serves and its generation is not sealed
+	last    mcp.Transport   // the one minted last (L5)
+	next    int             // the number of the next connection
+
+	served    bool               // a connection has served
+	promised  bool               // a replacement is promised and does not serve yet (L7)
+	withdrawn bool               // the budget ended while one was promised (C4)
+	granted   budget.Grant       // for the death that is being recovered from
+	requested bool               // that death was asked for, and nothing was granted for it
+	closing   bool               // Close was called
+	failure   *ExhaustedError    // why the transport is closed for good; nil: it was not the budget
+	over      context.Context    // ends with StateClosed: nothing waits for a respawn any longer
+	end       context.CancelFunc // of over
+}
+
+func newLifecycle(factory Factory, o options) (*lifecycle, error) {
+	m, err := fsm.NewMachine(Lifecycle(), lifecycleSpec, guards)
+	if err != nil {
+		return nil, err
+	}
+	l := &lifecycle{
+		options: o,
+		factory: factory,
+		ledger:  newLedger(),
+		hooks:   &hooks{logger: o.logger},
+		board:   newBoard(o.clock),
+		machine: m,
+	}
+	l.over, l.end = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// post queues a step. It may be called from anywhere and waits for nothing.
+func (l *lifecycle) post(step func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue = append(l.queue, step)
+	if !l.running {
+		l.running = true
+		go l.run()
+	}
+}
+
+func (l *lifecycle) run() {
+	for {
+		l.mu.Lock()
+		steps := l.queue
+		l.queue = nil
+		l.running = len(steps) > 0
+		l.mu.Unlock()
+		if len(steps) == 0 {
+			return
+		}
+		for _, step := range steps {
+			step()
+		}
+	}
+}
+
+// fire takes an event through the table, and reports the step to the OnTransition hooks. A pair that the table
+// refuses is logged and changes nothing: who may ask for something at the wrong time is answered before this.
+func (l *lifecycle) fire(e Event, f facts, p *peer, cause error) (row, bool) {
+	r, err := l.machine.Fire(e, f)
+	if err != nil {
+		l.logger.WithFields(logrus.Fields{"state": l.machine.State().String(), "event": e.String()}).Error("lifecycle event refused")
+		return r, false
+	}
+	switch r.To {
+	case StateRespawnPending:
+		l.promised = true
+	case StateServing, StateExhausted, StateClosed:
+		l.promised = false
+	}
+	t := Transition{From: r.From, Event: e, Guard: r.Guard, To: r.To, Hooks: r.Hooks, At: l.clock.Now(), Generation: l.next, Cause: cause}
+	if p != nil {
+		t.Generation = p.generation
+	}
+	l.hooks.emit(nil, func() { l.hooks.runTransition(t) })
+	return r, true
+}
+
+// publish lets the rest of the world see where the lifecycle stands.
+func (l *lifecycle) publish() {
+	l.board.post(status{
+		state:        l.machine.State(),
+		reconnecting: l.promised,
+		failure:      l.failure,
+	})
+}
+
+// start begins the first connection. Connect waits for started, which gets one value.
+func (l *lifecycle) start(ctx context.Context, started chan<- error) {
+	switch state := l.machine.State(); {
+	case l.closing || state == StateExhausted || state == StateClosed:
+		started <- l.refusal()
+		return
+	case state != StateIdle:
+		started <- ErrAlreadyStarted
+		return
+	}
+	l.fire(EventStart, facts{}, nil, nil)
+	l.started = started
+	l.values = ambient.With(context.WithoutCancel(ctx), l.logger, l.clock)
+	l.spawn(ctx)
+	l.publish()
+}
+
+// refusal is the error of what comes too late.
+func (l *lifecycle) refusal() error {
+	if l.failure != nil {
+		return l.failure
+	}
+	return ErrClosed
+}
+
+// reply answers Connect, which waits for one answer.
+func (l *lifecycle) reply(err error) {
+	if l.started != nil {
+		l.started <- err
+		l.started = nil
+	}
+}
+
+// connected: p has started, and its replay was written.
+func (l *lifecycle) connected(p *peer) {
+	r, ok := l.fire(EventConnected, facts{first: !l.served}, p, nil)
+	if !ok {
+		return
+	}
+	l.served = true
+	l.serving = p
+	p.servedAt = l.clock.Now()
+	l.board.serve(p)
+	l.ledger.open()
+	l.publish()
+	l.reply(nil)
+	l.emit(r.Hooks, occasion{peer: p})
+	p.whenEnded(func(cause error) { l.post(func() { l.peerDied(p, cause) }) })
+}
+
+// connectFailed: p could not be brought up.
+func (l *lifecycle) connectFailed(p *peer, err error) {
+	f := facts{first: !l.served}
+	if !f.first {
+		f.budgetLeft = l.spend(budget.Death{At: l.clock.Now(), Cause: err})
+	}
+	r, ok := l.fire(EventConnectFailed, f, p, err)
+	if !ok {
+		return
+	}
+	l.ledger.seal(func(*jsonrpc.Request) bool { return true }, nil) // what it was sent stays kept
+	switch r.To {
+	case StateIdle:
+		l.publish()
+		l.reply(err)
+		return
+	case StateRespawnPending:
+		l.publish()
+		l.emit(r.Hooks, occasion{peer: p, cause: err})
+		l.respawnAfter(p, nil)
+	case StateExhausted:
+		l.exhaust(r, p, err)
+	}
+}
+
+// peerDied: the connection that serves has ended.
+func (l *lifecycle) peerDied(p *peer, cause error) {
+	if p != l.serving {
+		return
+	}
+	f := facts{closing: l.closing}
+	if !f.closing {
+		at := l.clock.Now()
+		f.budgetLeft = l.spend(budget.Death{At: at, Uptime: at.Sub(p.servedAt), Cause: cause})
+	}
+	r, ok := l.fire(EventPeerDied, f, p, cause)
+	if !ok {
+		return
+	}
+	switch r.To {
+	case StateClosed:
+		l.retire(p, cause, l.kill)
+		l.close(r, occasion{peer: p, cause: cause, gone: p.gone}, peerLost(cause))
+	case StateRespawnPending:
+		l.retire(p, cause, l.kill)
+		l.recover(r, p, cause)
+	case StateExhausted:
+		l.retire(p, cause, l.kill)
+		l.exhaust(r, p, cause)
+	}
+}
+
+// restart ends the connection that serves as a death would, and spends nothing.
+func (l *lifecycle) restart(cause error) error {
+	p := l.serving
+	switch {
+	case l.closing:
+		return ErrClosed
+	case p == nil:
+		return l.notServing()
+	}
+	r, ok := l.fire(EventRestart, facts{}, p, cause)
+	if !ok {
+		return l.notServing()
+	}
+	l.granted, l.requested = budget.Grant{}, true
+	l.retire(p, cause, l.kill)
+	l.recover(r, p, cause)
+	return nil
+}
+
+// notServing is what Restart is told where there is nothing to restart.
+func (l *lifecycle) notServing() error {
+	switch l.machine.State() {
+	case StateIdle:
+		return ErrNotStarted
+	case StateExhausted, StateClosed:
+		return l.refusal()
+	}
+	return ErrReconnecting
+}
+
+// spend asks the budget, once for each death.
+func (l *lifecycle) spend(d budget.Death) bool {
+	grant, ok := l.budget.Spend(d)
+	l.granted, l.requested = grant, false
+	l.board.spent(grant, ok, d.At)
+	return ok
+}
+
+// retire begins the end of a connection that serves, beside the lifecycle; cause is nil for Close. From here on
+// nothing is written to it.
+func (l *lifecycle) retire(p *peer, cause error, end func(*peer)) {
+	l.serving = nil
+	l.board.serve(nil)
+	p.doom(cause)
+	go end(p)
+}
+
+// kill ends a peer that died, or that is to die. It runs beside the lifecycle.
+func (l *lifecycle) kill(p *peer) { l.gone(p, p.kill()) }
+
+// shut ends a peer with the courtesy of its own Close, and then fails what it had left open. It runs beside the
+// lifecycle.
+func (l *lifecycle) shut(p *peer) {
+	abandoned := p.shut()
+	l.ledger.finish(ErrClosed, ErrClosed, io.EOF)
+	l.gone(p, abandoned)
+}
+
+// gone says that p is gone, or as good as gone where the error says what had to be abandoned.
+func (l *lifecycle) gone(p *peer, abandoned error) {
+	if abandoned != nil {
+		l.hooks.emitError(abandoned)
+	}
+	l.board.exit(p)
+	p.retired()
+}
+
+// recover divides the calls of a connection that is being retired, and sees to its replacement.
+func (l *lifecycle) recover(r row, p *peer, cause error) {
+	l.publish() // before a call is refused or answered, so that nobody is told of a death and sees none
+	l.ledger.seal(l.retain.Retain, peerLost(cause))
+	l.respawnAfter(p, l.emit(r.Hooks, occasion{peer: p, cause: cause, gone: p.gone}))
+}
+
+// respawnAfter asks for the replacement of p once p is gone, hooks is closed (nil: nothing to wait for) and the
+// delay is over. The delay begins now.
+func (l *lifecycle) respawnAfter(p *peer, hooks <-chan struct{}) {
+	var delay <-chan time.Time
+	stop := func() bool { return true }
+	if d := l.granted.Delay; d > 0 {
+		t := l.clock.Timer(d)
+		delay, stop = t.C, t.Stop
+	}
+	go func() {
+		defer stop()
+		if !l.await(p.gone) || !l.awaitHooks(hooks) {
+			return
+		}
+		if delay != nil {
+			select {
+			case <-delay:
+			case <-l.over.Done():
+				return
+			}
+		}
+		l.post(func() { l.respawn(p) })
+	}()
+}
+
+// await waits for c, and reports false where the transport is closed first.
+func (l *lifecycle) await(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-l.over.Done():
+		return false
+	}
+}
+
+// awaitHooks waits for the hooks of a death, which hold up the mint of the replacement (D2).
+func (l *lifecycle) awaitHooks(done <-chan struct{}) bool {
+	if done == nil {
+		return true
+	}
+	slow := l.clock.Timer(slowHook)
+	defer slow.Stop()
+	select {
+	case <-done:
+		return true
+	case <-l.over.Done():
+		return false
+	case <-slow.C:
+		l.logger.Warn("hook holds up a restart")
+		return l.await(done)
+	}
+}
+
+// respawn mints the replacement of p.
+func (l *lifecycle) respawn(p *peer) {
+	if p != l.peer || l.machine.State() != StateRespawnPending {
+		return
+	}
+	if _, ok := l.fire(EventRespawn, facts{}, nil, nil); !ok {
+		return
+	}
+	l.logRestart(p)
+	l.board.restarted()
+	l.spawn(nil)
+	l.publish()
+}
+
+// spawn begins an attempt, beside the lifecycle. The first connection is bounded by the context of Connect, a
+// replacement (nil) by the connect timeout.
+func (l *lifecycle) spawn(bound context.Context) {
+	p := newPeer(l.next, l.values, l.clock)
+	l.peer = p
+	last := l.last
+	go func() {
+		err := l.bringUp(p, bound, last)
+		if err != nil {
+			p.doom(err)
+			if p.conn == nil {
+				p.retired()
+			} else {
+				l.kill(p)
+			}
+		}
+		l.post(func() { l.broughtUp(p, err) })
+	}()
+}
+
+// bringUp mints and starts p and sends it what it must be sent, all of it in the time that there is.
+func (l *lifecycle) bringUp(p *peer, bound context.Context, last mcp.Transport) error {
+	release := p.bind(bound, l.connectTimeout)
+	defer release()
+	if err := p.mint(l.factory, last); err != nil {
+		return err
+	}
+	if err := p.start(); err != nil {
+		return err
+	}
+	p.whenEnded(p.cancel)
+	replay := l.ledger.hear(p.generation)
+	p.watch(l.ledger, l.hooks.emitError)
+	if len(replay) > 0 {
+		// Beside this, so that a connection whose Write ignores its context holds up nothing: it is closed.
+		replayed := make(chan error, 1)
+		go func() { replayed <- l.replay(p, replay) }()
+		select {
+		case err := <-replayed:
+			if err != nil {
+				return err
+			}
+		case <-p.ctx.Done():
+			return context.Cause(p.ctx)
+		}
+	}
+	if !release() {
+		return context.Cause(p.ctx)
+	}
+	return nil
+}
+
+// replay writes to p what was kept for it. A request that p cannot take is logged and stays for the one after.
+func (l *lifecycle) replay(p *peer, calls []*call) error {
+	for _, c := range calls {
+		if !l.ledger.resend(p.generation, c) {
+			continue
+		}
+		ctx, cancel := context.WithCancelCause(c.ctx)
+		stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
+		err := p.conn.Write(ctx, c.request)
+		stop()
+		cancel(nil)
+		if err == nil {
+			continue
+		}
+		l.logger.WithError(err).WithField("id", c.request.ID.Raw()).Error("replay failed")
+		if !writersOwn(ctx, c.request, err) || p.ctx.Err() != nil {
+			return fmt.Errorf("supervised: replay: %w", err)
+		}
+	}
+	return nil
+}
+
+// broughtUp: the attempt p has ended, and where err is not nil there is nothing left of it.
+func (l *lifecycle) broughtUp(p *peer, err error) {
+	if p.transport != nil {
+		l.last = p.transport
+	}
+	if p.conn != nil {
+		l.next = p.generation + 1
+	}
+	switch connecting := p == l.peer && l.machine.State() == StateConnecting; {
+	case connecting && err == nil:
+		l.connected(p)
+	case connecting:
+		l.connectFailed(p, err)
+	case err == nil:
+		p.doom(nil)
+		go l.kill(p) // it came up while it was being called off
+	}
+}
+
+// exhaust ends a transport whose budget is spent: the calls fail first, then the hooks are told, then it
+// closes, once its last peer is gone.
+func (l *lifecycle) exhaust(r row, p *peer, cause error) {
+	l.withdrawn = r.From == StateConnecting
+	l.failure = &ExhaustedError{Restarts: l.granted.Max, Window: l.granted.Window, Last: cause}
+	l.publish()
+	l.ledger.finish(sentAndExhausted(l.failure), l.failure, l.failure)
+	l.logger.WithField("budget", l.granted.Max).Error("restart budget spent")
+	l.emit(r.Hooks, occasion{peer: p, cause: cause, gone: p.gone})
+	go func() {
+		if l.await(p.gone) {
+			l.post(func() { l.giveUp(p) })
+		}
+	}()
+}
+
+// giveUp: the last peer of a transport whose budget is spent is gone.
+func (l *lifecycle) giveUp(p *peer) {
+	if l.machine.State() != StateExhausted {
+		return
+	}
+	if r, ok := l.fire(EventGiveUp, facts{withdrawn: l.withdrawn}, p, l.failure); ok {
+		l.close(r, occasion{peer: p, cause: l.failure}, ErrClosed)
+	}
+}
+
+// askClose notes that Close was called: there is no respawn any more. It reports whether OnDrain is to be called
+// by whoever asked, before closeNow.
+func (l *lifecycle) askClose() (drain *peer) {
+	again := l.closing
+	l.closing = true
+	if l.serving == nil {
+		l.closeNow()
+		return nil
+	}
+	l.serving.endSettled()
+	if again {
+		return nil
+	}
+	return l.serving
+}
+
+// closeNow ends the transport.
+func (l *lifecycle) closeNow() {
+	if l.machine.State() == StateClosed {
+		return // accepted, and no transition
+	}
+	p := l.serving
+	r, ok := l.fire(EventClose, facts{first: !l.served, withdrawn: l.withdrawn}, l.peer, nil)
+	if !ok {
+		return
+	}
+	o := occasion{peer: l.peer}
+	switch r.From {
+	case StateServing:
+		// What is in flight may still be answered while the peer ends; shut fails the rest.
+		l.ledger.shut()
+		l.retire(p, nil, l.shut)
+		o.gone, o.drained = p.gone, true
+		l.close(r, o, nil)
+		return
+	case StateConnecting:
+		l.peer.cancel(ErrClosed)
+		o.gone = l.peer.gone
+	case StateExhausted:
+		o.cause = l.failure
+	}
+	l.close(r, o, ErrClosed)
+}
+
+// close is the entry to StateClosed. The calls in flight fail with lost, unless that is nil: then it is being
+// seen to.
+func (l *lifecycle) close(r row, o occasion, lost error) {
+	l.end()
+	l.publish()
+	if lost != nil {
+		l.ledger.finish(lost, ErrClosed, io.EOF)
+	}
+	l.reply(ErrClosed)
+	l.emit(r.Hooks, o)
+	p := l.peer
+	go func() {
+		if p != nil {
+			<-p.gone
+		}
+		l.board.close()
+	}()
+}
+
+// An occasion is what the hooks of a transition are told of.
+type occasion struct {
+	peer    *peer
+	cause   error
+	gone    <-chan struct{} // OnClose waits for it; nil: for nothing
+	drained bool            // the OnDrain hooks were called before the event (C2)
+}
+
+// emit queues the hooks that a row names. The channel that it returns is closed when the last of them has been
+// called; nil: there is none.
+func (l *lifecycle) emit(hooks []string, o occasion) (done <-chan struct{}) {
+	for _, hook := range hooks {
+		switch hook {
+		case hookDrain:
+			if !o.drained {
+				done = l.hooks.emit(nil, func() {
+					ctx, cancel := l.drainContext(context.Background())
+					defer cancel()
+					l.hooks.runDrain(ctx)
+				})
+			}
+		case hookClose:
+			done = l.hooks.emit(o.gone, func() { l.hooks.runClose(o.closeCause()) })
+		case hookReconnect:
+			done = l.hooks.emit(nil, func() { l.hooks.runReconnect(o.peer.settled) })
+		case hookError:
+			done = l.hooks.emit(nil, func() { l.hooks.runError(o.cause) })
+		case hookExhausted:
+			failure := l.failure
+			done = l.hooks.emit(nil, func() { l.hooks.runError(failure) })
+		}
+	}
+	return done
+}
+
+// closeCause is what OnClose gets: the cause, with what has become known of the peer's exit since.
+func (o occasion) closeCause() error {
+	if o.cause == nil || o.gone == nil {
+		return o.cause
+	}
+	return o.peer.ending()
+}
+
+// drainContext is what the OnDrain hooks get.
+func (l *lifecycle) drainContext(parent context.Context) (context.Context, context.CancelFunc) {
+	if l.drainTimeout == 0 {
+		return context.WithCancel(parent)
+	}
+	return l.clock.WithTimeout(parent, l.drainTimeout)
+}
