@@ -1,0 +1,198 @@
+package supervised_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed7990db67/supervised"
+	"github.com/seed7990db67/supervised/internal/peertest"
+)
+
+// A rig is a transport over a fleet of scripted peers, with a journal of what its hooks were told.
+type rig struct {
+	*testing.T
+	*peertest.Fleet
+	*supervised.Transport
+	conn mcp.Connection
+
+	mu      sync.Mutex
+	journal []string
+	answers []jsonrpc.Message // what Read returned
+	readErr error
+	ids     int64
+}
+
+// inBubble runs f in a bubble of its own, on a fresh rig. Time there moves only while everything waits.
+func inBubble(t *testing.T, f func(r *rig), opts ...supervised.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, opts...)
+		f(r)
+		r.Transport.Close()
+		synctest.Wait()
+		if now, most := r.Alive(); now != 0 || most > 1 {
+			t.Errorf("D4: %d peers alive after Close, %d at once", now, most)
+		}
+	})
+}
+
+func newRig(t *testing.T, opts ...supervised.Option) *rig {
+	r := &rig{T: t, Fleet: &peertest.Fleet{}}
+	tr, err := supervised.New(r.Fleet.Mint, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Transport = tr
+	tr.OnClose(func(cause error) { r.note("close", cause) })
+	tr.OnDrain(func(context.Context) { r.note("drain", nil) })
+	tr.OnReconnect(func(context.Context) error { r.note("reconnect", nil); return nil })
+	tr.OnError(func(err error) { r.note("error", err) })
+	return r
+}
+
+// note writes a line into the journal.
+func (r *rig) note(what string, err error) {
+	if err != nil {
+		what += ": " + err.Error()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.journal = append(r.journal, what)
+}
+
+// connect starts the first connection, and a goroutine that reads.
+func (r *rig) connect() {
+	r.Helper()
+	conn, err := r.Transport.Connect(context.Background())
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.conn = conn
+	go func() {
+		for {
+			m, err := conn.Read(context.Background())
+			r.mu.Lock()
+			if err != nil {
+				r.readErr = err
+				r.mu.Unlock()
+				return
+			}
+			r.answers = append(r.answers, m)
+			r.mu.Unlock()
+		}
+	}()
+}
+
+// hooks is what the journal has since it was asked last, once nothing moves any more.
+func (r *rig) hooks() []string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	j := r.journal
+	r.journal = nil
+	return j
+}
+
+// read is what Read has returned since it was asked last, once nothing moves any more: "1 ok", "2 peer lost".
+func (r *rig) read() []string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lines []string
+	for _, m := range r.answers {
+		lines = append(lines, line(m))
+	}
+	r.answers = nil
+	return lines
+}
+
+// line is a message in short.
+func line(m jsonrpc.Message) string {
+	switch m := m.(type) {
+	case *jsonrpc.Request:
+		return strings.TrimSpace(fmt.Sprintf("%s %s", m.Method, m.Params))
+	case *jsonrpc.Response:
+		if m.Error == nil {
+			return fmt.Sprintf("%v %s", m.ID.Raw(), m.Result)
+		}
+		return fmt.Sprintf("%v %s", m.ID.Raw(), kind(m.Error))
+	}
+	return "?"
+}
+
+// kind names the error that a caller would match.
+func kind(err error) string {
+	var exhausted *supervised.ExhaustedError
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &exhausted) && errors.Is(err, supervised.ErrPeerLost):
+		return "exhausted, peer lost"
+	case errors.As(err, &exhausted):
+		return "exhausted"
+	case errors.Is(err, supervised.ErrReconnecting):
+		return "reconnecting"
+	case errors.Is(err, supervised.ErrPeerLost):
+		return "peer lost"
+	case errors.Is(err, supervised.ErrClosed):
+		return "closed"
+	}
+	return err.Error()
+}
+
+// call writes a call under the next id.
+func (r *rig) call(method string) (jsonrpc.ID, error) {
+	r.ids++
+	id, _ := jsonrpc.MakeID(float64(r.ids))
+	return id, r.conn.Write(context.Background(), &jsonrpc.Request{ID: id, Method: method, Params: json.RawMessage(`{}`)})
+}
+
+// notify writes a notification.
+func (r *rig) notify(method, params string) error {
+	return r.conn.Write(context.Background(), &jsonrpc.Request{Method: method, Params: json.RawMessage(params)})
+}
+
+// want compares, expectation first.
+func want[V any](t testing.TB, what string, want, got V) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+// wantIs checks that err matches each of the errors.
+func wantIs(t testing.TB, what string, err error, targets ...error) {
+	t.Helper()
+	for _, target := range targets {
+		if !errors.Is(err, target) {
+			t.Errorf("%s: %v does not match %v", what, err, target)
+		}
+	}
+}
+
+// wantState waits until nothing moves, and compares the state.
+func (r *rig) wantState(state supervised.State) {
+	r.Helper()
+	synctest.Wait()
+	want(r, "state", state.String(), r.State().String())
+}
+
+// pass lets time pass.
+func pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+// lines is a list for comparison; nothing is nil.
+func lines(s ...string) []string { return slices.Clip(s) }
+
+var errCrash = errors.New("crash")
