@@ -1,0 +1,272 @@
+package stdio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/sirupsen/logrus"
+
+	"github.com/seed7990db67/supervised/internal/wire"
+)
+
+const (
+	// drainWait is how long after an exit the pipes of the process are still listened to, when something else
+	// holds them open (rule W3), and how long after the end of stdout Read waits for the exit behind it.
+	drainWait = 250 * time.Millisecond
+
+	// killWait is how long a process may take to go after SIGKILL (rule D4). One in an uninterruptible system
+	// call may take for ever.
+	killWait = 5 * time.Second
+)
+
+var (
+	errClosed = fmt.Errorf("stdio: %w", mcp.ErrConnectionClosed)
+
+	errStdoutClosed = fmt.Errorf("stdio: server closed its stdout: %w", io.ErrUnexpectedEOF)
+)
+
+// A connection is a started process and our ends of its pipes. Its facets have a file each: the writer has
+// stdin, the reader stdout, the stderr its own pipe, the process what is signalled and waited for.
+type connection struct {
+	proc   *process
+	stdin  *writer
+	stdout *reader
+	stderr *stderr
+	grace  time.Duration
+	clock  clock.Clock
+	log    logrus.FieldLogger
+	report atomic.Pointer[func(error)]
+
+	batch [][]byte // what is left of a line that held an array; belongs to Read
+
+	exited chan struct{} // closed by watch
+	exit   *ExitError    // set before exited is closed
+	gone   chan struct{} // closed by watch, after exited, when the group is gone too
+
+	closing atomic.Bool
+	stop    sync.Once // Close
+	stopErr error     // of Close
+	release sync.Once // of what the process leaves behind
+}
+
+func newConnection(cmd Command, proc *process, ends [3]*os.File) *connection {
+	c := &connection{
+		proc:   proc,
+		stdin:  newWriter(ends[0]),
+		stdout: newReader(ends[1], cmd.MaxLine),
+		grace:  cmd.StopGrace,
+		clock:  cmd.Clock,
+		log:    cmd.Logger,
+		exited: make(chan struct{}),
+		gone:   make(chan struct{}),
+	}
+	c.stderr = newStderr(ends[2], cmd, c.reported)
+	go c.stderr.drain()
+	go c.watch()
+	return c
+}
+
+// SessionID returns the empty string: a pipe has no sessions.
+func (c *connection) SessionID() string { return "" }
+
+// Exited returns a channel that is closed when the process has ended and was reaped, Read or not.
+func (c *connection) Exited() <-chan struct{} { return c.exited }
+
+// ExitErr returns how the process ended: an *[ExitError], for exit status 0 too. It is nil until Exited is
+// closed.
+func (c *connection) ExitErr() error {
+	select {
+	case <-c.exited:
+		return c.exit
+	default:
+		return nil
+	}
+}
+
+// OnReport sets what is told about mishaps that ended nothing, such as a *[StrayLineError]. It is called from
+// the goroutine that reads or, for the stderr writer's failure, from one of ours. Call OnReport once, before the
+// first Read; what happens without it is only logged.
+func (c *connection) OnReport(f func(error)) {
+	if f != nil {
+		c.report.Store(&f)
+	}
+}
+
+func (c *connection) reported(err error) {
+	if f := c.report.Load(); f != nil {
+		(*f)(err)
+	}
+}
+
+// Write sends m as one line. It may be called from any number of goroutines.
+//
+// It returns the context's error as soon as the context is done, and writes nothing if it was done before. A
+// message that cannot be encoded is an *[EncodeError]. Neither harms the connection. Every other error ends it:
+// one that matches mcp.ErrConnectionClosed after Close or Kill, else the system's, EPIPE when the process is gone.
+func (c *connection) Write(ctx context.Context, m jsonrpc.Message) error {
+	return c.stdin.write(ctx, m)
+}
+
+// Read returns the server's next message, or the error of its context; a context's end loses no message.
+//
+// Lines that are no message are reported and skipped. When all is read that the process had written, the error
+// is io.EOF after Close, else the *[ExitError]; where the process goes on without its stdout, it matches
+// io.ErrUnexpectedEOF. A line over the limit is a *[LineTooLongError], now and in every later Read.
+func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		text, err := c.next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil, c.end(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		m, err := wire.Decode(text)
+		if err == nil {
+			return m, nil
+		}
+		c.log.WithField("bytes", len(text)).Warn("skipped a line on stdout that is no JSON-RPC message")
+		c.reported(newStrayLineError(text, err))
+	}
+}
+
+// next returns what should be a message: a line, or an element of one that holds an array.
+func (c *connection) next(ctx context.Context) ([]byte, error) {
+	if len(c.batch) == 0 {
+		line, err := c.stdout.next(ctx)
+		if err != nil || !wire.IsArray(line) {
+			return line, err
+		}
+		elements, err := wire.Elements(line)
+		if err != nil {
+			return line, nil // no message either; decoding says so
+		}
+		c.batch = elements
+	}
+	text := c.batch[0]
+	c.batch = c.batch[1:]
+	return text, nil
+}
+
+// end says what Read returns when stdout has ended. That is seen before the exit that it comes from, so it waits
+// for that a little.
+func (c *connection) end(ctx context.Context) error {
+	if c.closing.Load() {
+		return io.EOF
+	}
+	timer := c.clock.Timer(drainWait)
+	defer timer.Stop()
+	select {
+	case <-c.exited:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if c.closing.Load() {
+		return io.EOF
+	}
+	if err := c.ExitErr(); err != nil {
+		return err
+	}
+	return errStdoutClosed
+}
+
+// Close ends the process: the end of its stdin, a grace, SIGTERM to its group, a grace, SIGKILL to its group.
+// While it waits, Read goes on. It returns when the process and its group are gone and everything of ours is
+// released; nil however they went, an error if they are still there 5 s after SIGKILL. It may be called again,
+// and from many goroutines: all return then, with the same result.
+func (c *connection) Close() error {
+	c.stop.Do(func() {
+		c.closing.Store(true)
+		c.stdin.end(errClosed)
+		if !c.goneWithin(c.grace) {
+			c.proc.terminate()
+			if !c.goneWithin(c.grace) {
+				c.stopErr = c.destroy()
+			}
+		}
+		c.release.Do(c.letGo)
+	})
+	return c.stopErr
+}
+
+// Kill sends SIGKILL to the group, also while Close waits, and returns when the process and its group are gone
+// and everything of ours is released. It returns an error if they are still there 5 s later.
+func (c *connection) Kill() error {
+	c.stdin.end(errClosed)
+	err := c.destroy()
+	c.release.Do(c.letGo)
+	return err
+}
+
+func (c *connection) destroy() error {
+	err := c.proc.kill()
+	if c.goneWithin(killWait) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stdio: process cannot be killed: %w", err)
+	}
+	return fmt.Errorf("stdio: process is still there %v after SIGKILL", killWait)
+}
+
+func (c *connection) goneWithin(d time.Duration) bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+	}
+	timer := c.clock.Timer(d)
+	defer timer.Stop()
+	select {
+	case <-c.gone:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// letGo gives back pipes and goroutines. Messages that are still in the pipe stay readable.
+func (c *connection) letGo() {
+	c.stdout.seal()
+	c.stdin.settle()
+	unblock(c.stderr.file)
+}
+
+// watch sees the process to its end. It runs on a goroutine of its own from start to end.
+func (c *connection) watch() {
+	c.proc.await()
+	c.proc.kill() // what is left of the group, while its id is still taken
+	c.stdin.end(errBrokenPipe)
+	c.clock.AfterFunc(drainWait, c.stdout.cut)
+
+	timer := c.clock.Timer(drainWait)
+	select {
+	case <-c.stderr.drained:
+	case <-timer.C:
+		unblock(c.stderr.file)
+	}
+	timer.Stop()
+
+	code, signal := c.proc.reap()
+	c.exit = &ExitError{Code: code, Signal: signal, Stderr: c.stderr.last()}
+	close(c.exited)
+
+	// A killed process takes a moment to go, and nothing tells us when one that is not our child has.
+	for pause := time.Millisecond; pause < drainWait && c.proc.groupAlive(); pause *= 2 {
+		<-c.clock.After(pause)
+	}
+	close(c.gone)
+}

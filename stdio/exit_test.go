@@ -1,0 +1,80 @@
+package stdio_test
+
+import (
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed7990db67/supervised/stdio"
+)
+
+func TestP3_exitCodeAndTextAreInTheError(t *testing.T) {
+	s := spawn(t, shell(`echo first >&2; echo why >&2; exit 23`))
+	err := s.wantEnd()
+	exit := s.wantExit(23)
+	if err != error(exit) {
+		t.Errorf("Read: want the ExitErr, got %v", err)
+	}
+	if got, want := exit.Error(), "stdio: exit status 23: why"; got != want {
+		t.Errorf("want %q, got %q", want, got)
+	}
+	if got, want := exit.Stderr, "first\nwhy\n"; got != want {
+		t.Errorf("Stderr: want %q, got %q", want, got)
+	}
+	if exit.ExitCode() != 23 {
+		t.Errorf("ExitCode: got %d", exit.ExitCode())
+	}
+}
+
+func TestP3_exitStatusZeroIsAnErrorToo(t *testing.T) {
+	s := spawn(t, shell(`exit 0`))
+	err := s.wantEnd()
+	if got, want := err.Error(), "stdio: exit status 0"; got != want {
+		t.Errorf("want %q, got %q", want, got)
+	}
+	if errors.Is(err, io.EOF) {
+		t.Error("a death matches io.EOF")
+	}
+	s.wantExit(0)
+}
+
+func TestP3_signalIsInTheError(t *testing.T) {
+	s := spawn(t, shell(`kill -KILL $$`))
+	exit := s.wantExit(-1)
+	if exit.Signal != syscall.SIGKILL || exit.Error() != "stdio: signal: killed" {
+		t.Errorf("got %#v, %q", exit.Signal, exit)
+	}
+}
+
+func TestP3_grandchildThatHoldsStdoutHidesNoDeath(t *testing.T) {
+	s := spawn(t, shell(`sleep 1000 & read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; exit 4`))
+	s.write(1, `{}`)
+	s.want(1)
+	died := time.Now()
+	err := s.wantEnd()
+	if d := time.Since(died); d > time.Second {
+		t.Errorf("noticed after %v", d)
+	}
+	var exit *stdio.ExitError
+	if !errors.As(err, &exit) || exit.Code != 4 {
+		t.Errorf("want exit status 4, got %v", err)
+	}
+}
+
+func TestW3_answerBeforeTheExitArrives(t *testing.T) {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 50
+	}
+	cmd := shell(`read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; exit 7`)
+	for range rounds {
+		s := spawn(t, cmd)
+		s.write(1, `{}`)
+		s.want(1)
+		s.wantEnd()
+		s.wantExit(7)
+		s.wantClosed()
+	}
+}

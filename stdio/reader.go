@@ -1,0 +1,143 @@
+package stdio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	chunkSize = 64 << 10 // what a pipe holds on Linux, unless the server changed that
+
+	// lateMax is how much is still read from a pipe that was cut: as much as one can hold (Linux, for an
+	// unprivileged server). More than that was written by another process, after the exit.
+	lateMax = 1 << 20
+)
+
+// A reader takes lines from the server's stdout, on the goroutine that asks for one.
+type reader struct {
+	file *os.File
+	over atomic.Bool // nothing more is waited for
+
+	mu     sync.Mutex // held while a line is fetched
+	framer framer
+	chunk  []byte
+	err    error // io.EOF, or why the stream is of no use; the file is closed then
+}
+
+func newReader(file *os.File, maxLine int) *reader {
+	return &reader{file: file, framer: framer{max: maxLine}, chunk: make([]byte, chunkSize)}
+}
+
+// next returns the next line, in memory of its own. The error is the context's, io.EOF, or a *LineTooLongError;
+// the last two stay.
+func (r *reader) next(ctx context.Context) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		line, err := r.framer.next()
+		if line != nil {
+			return line, nil
+		}
+		if err != nil {
+			r.finish(err)
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+		if err := r.fill(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fill feeds the framer with what comes next, or finishes. Its only error is the context's.
+func (r *reader) fill(ctx context.Context) error {
+	if r.over.Load() {
+		r.takeLate()
+		return nil
+	}
+	restore := interruptible(ctx, r.file)
+	n, err := r.file.Read(r.chunk)
+	restore()
+	r.framer.in = r.chunk[:n]
+	switch {
+	case err == nil, r.over.Load():
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ctx.Err()
+	default:
+		r.finish(io.EOF) // or a failure of the pipe, which comes to the same
+	}
+	return nil
+}
+
+// cut makes the reader wait no more: it goes on with what is in the pipe now, then ends.
+func (r *reader) cut() {
+	r.over.Store(true)
+	unblock(r.file)
+}
+
+// seal closes the pipe, after a read under way has returned. What was in it stays readable.
+func (r *reader) seal() {
+	r.cut()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.takeLate()
+	}
+}
+
+// takeLate takes all that is in the pipe into memory and finishes.
+func (r *reader) takeLate() {
+	late := bytes.Clone(r.framer.in)
+	for n := 1; n > 0 && len(late) < lateMax; {
+		late = slices.Grow(late, chunkSize)
+		n = tryRead(r.file, late[len(late):cap(late)])
+		late = late[:len(late)+n]
+	}
+	r.framer.in = late
+	r.finish(io.EOF)
+}
+
+func (r *reader) finish(err error) {
+	r.err = err
+	r.framer.ended = true
+	r.chunk = nil
+	_ = r.file.Close()
+}
+
+// past is a deadline that is over on any clock.
+var past = time.Unix(1, 0)
+
+// unblock makes every read of f return at once, the one under way included. Where a pipe takes no deadline
+// (Windows), closing it does that.
+func unblock(f *os.File) {
+	if err := f.SetReadDeadline(past); err != nil {
+		_ = f.Close()
+	}
+}
+
+// interruptible makes the end of ctx interrupt a read of f until restore is called. It costs nothing for a
+// context that cannot end.
+func interruptible(ctx context.Context, f *os.File) (restore func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = f.SetReadDeadline(past)
+		close(interrupted)
+	})
+	return func() {
+		if !stop() {
+			<-interrupted
+			_ = f.SetReadDeadline(time.Time{})
+		}
+	}
+}
