@@ -224,8 +224,8 @@ func parseID(raw []byte) (jsonrpc.ID, bool) {
 		if !ok {
 			return jsonrpc.ID{}, false
 		}
-		if i := int(f); float64(i) == f && 0 <= i && i < len(lowIDs) {
-			return lowIDs[i], true
+		if 0 <= f && f < float64(len(lowIDs)) {
+			return lowIDs[int(f)], true
 		}
 		v = f
 	default:
@@ -237,19 +237,24 @@ func parseID(raw []byte) (jsonrpc.ID, bool) {
 
 // parseNumber returns the value of a valid JSON number, false where it is beyond float64.
 func parseNumber(raw []byte) (float64, bool) {
-	const exact = 15 // decimal digits that any float64 holds
-	if len(raw) <= exact {
-		var n int64
-		for i, c := range raw {
-			if !isDigit(c) {
-				break
-			}
-			n = 10*n + int64(c-'0')
-			if i == len(raw)-1 {
-				return float64(n), true
-			}
-		}
+	if n, ok := parseDigits(raw); ok {
+		return float64(n), true // rounds as ParseFloat does
 	}
 	f, err := strconv.ParseFloat(string(raw), 64)
 	return f, err == nil
+}
+
+// parseDigits returns the value of digits, false where there is anything else or perhaps more than an int64
+// holds.
+func parseDigits(digits []byte) (n int64, ok bool) {
+	if len(digits) > 18 {
+		return 0, false
+	}
+	for _, c := range digits {
+		if !isDigit(c) {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, true
 }

@@ -99,10 +99,11 @@ func TestDecodeID(t *testing.T) {
 	for raw, want := range map[string]any{
 		`0`: int64(0), `-0`: int64(0), `7`: int64(7), `255`: int64(255), `256`: int64(256), `-1`: int64(-1),
 		`1.9`: int64(1), `-1.9`: int64(-1), `1.5e1`: int64(15), `1e-400`: int64(0),
-		`999999999999999`:  int64(999999999999999), // the longest that skips the float parser
-		`9007199254740991`: int64(1<<53 - 1),
-		`9007199254740993`: int64(1 << 53), // no float64 of its own
-		`""`:               "", `"a"`: "a", `"7"`: "7", `"\u00e9"`: "é",
+		`9007199254740991`:    int64(1<<53 - 1),
+		`9007199254740993`:    int64(1 << 53), // no float64 of its own
+		`999999999999999999`:  int64(1e18),    // the longest that skips the float parser
+		`1000000000000000001`: int64(1e18),
+		`""`:                  "", `"a"`: "a", `"7"`: "7", `"\u00e9"`: "é",
 	} {
 		m, err := wire.Decode([]byte(`{"jsonrpc":"2.0","id":` + raw + `}`))
 		if err != nil {
@@ -154,6 +155,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"a" 1}`, broken, 5, "colon expected"},
 		{`{"a":1 "b":2}`, broken, 7, "comma or closing bracket expected"},
 		{`{"a":[1 2]}`, broken, 8, "comma or closing bracket expected"},
+		{`{"a":1;"b":2}`, broken, 6, "comma or closing bracket expected"},
 		{`{"a":[1}`, broken, 7, "comma or closing bracket expected"},
 		{`{"a":[1,]}`, broken, 8, "value expected"},
 		{`{"a":[,1]}`, broken, 6, "value expected"},
@@ -167,6 +169,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"a":trueish}`, broken, 9, "comma or closing bracket expected"},
 		{`{"a":"\x"}`, broken, 7, "unknown escape in a string"},
 		{`{"a":"\u12g4"}`, broken, 10, "hexadecimal digit expected"},
+		{`{"a":"\u123g"}`, broken, 11, "hexadecimal digit expected"},
+		{`{"a":"\u123"}`, broken, 11, "hexadecimal digit expected"},
 		{`{"a":"\`, broken, 7, "unknown escape in a string"},
 		{"{\"a\":\"\t\"}", broken, 6, "control character in a string"},
 		{"{\"a\":\"12345678\x00\"}", broken, 14, "control character in a string"},
@@ -241,14 +245,14 @@ func TestDecodeAliases(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := m.(*jsonrpc.Request)
-	_ = append(request.Params, "overwritten"...)
+	_ = append(request.Params, '!')
+	if line[len(line)-1] != '}' {
+		t.Errorf("appending to Params wrote into the line: %s", line)
+	}
 	copy(line, strings.ReplaceAll(string(line), "1", "2"))
 	want := &jsonrpc.Request{ID: id(t, 1.0), Method: "m", Params: []byte("[2]")}
 	if diff := cmp.Diff(want, request, sameID); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if line[len(line)-1] != '}' {
-		t.Errorf("appending to Params wrote into the line: %s", line)
 	}
 }
 

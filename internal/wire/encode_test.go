@@ -38,6 +38,8 @@ func TestAppend(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"result": {"a": [1, 2]} }`},
 		{"line breaks go", &jsonrpc.Response{ID: one, Result: []byte("{\r\n  \"a b\": [1, 2]\n}")},
 			`{"jsonrpc":"2.0","id":1,"result":{"a b":[1,2]}}`},
+		{"carriage returns too", &jsonrpc.Response{ID: one, Result: []byte("[1, \r2]")},
+			`{"jsonrpc":"2.0","id":1,"result":[1,2]}`},
 		{"error", &jsonrpc.Response{ID: one, Error: &jsonrpc.Error{Code: -1, Message: "<m>", Data: []byte("[\n]")}},
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"<m>","data":[]}}`},
 		{"empty error", &jsonrpc.Response{ID: one, Result: []byte("1"), Error: &jsonrpc.Error{}},
