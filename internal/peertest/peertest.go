@@ -4,7 +4,9 @@ package peertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
 
@@ -46,6 +48,17 @@ func (f *Fleet) Minted() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.peers)
+}
+
+// Started returns how many of the minted transports were connected, or are being connected.
+func (f *Fleet) Started() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	started := 0
+	for _, p := range f.peers {
+		started += p.Started
+	}
+	return started
 }
 
 // Peer returns the peer of mint i.
@@ -100,6 +113,7 @@ type Peer struct {
 	OnWrite func(ctx context.Context, m jsonrpc.Message) error // in place of taking the message
 	OnClose func() error                                       // what Close does and returns
 	OnKill  func() error                                       // likewise
+	KillErr error                                              // what Kill returns, having killed nothing; nil: it kills
 	Answer  func(r *jsonrpc.Request) *jsonrpc.Response         // answers calls as they come
 
 	fleet  *Fleet
@@ -262,6 +276,9 @@ func (p *process) ExitErr() error          { return p.peer.exitErr }
 func (p *process) OnReport(f func(error))  { p.peer.report = f }
 
 func (p *process) Kill() error {
+	if p.peer.KillErr != nil {
+		return p.peer.KillErr
+	}
 	var err error
 	if p.peer.OnKill != nil {
 		err = p.peer.OnKill()
@@ -269,3 +286,19 @@ func (p *process) Kill() error {
 	p.peer.shut()
 	return err
 }
+
+// An Exit is how a process ended.
+type Exit struct {
+	Code   int
+	Signal os.Signal // nil: none
+}
+
+func (e *Exit) Error() string {
+	if e.Signal != nil {
+		return fmt.Sprintf("signal: %v", e.Signal)
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}
+
+func (e *Exit) ExitCode() int         { return e.Code }
+func (e *Exit) ExitSignal() os.Signal { return e.Signal }
