@@ -54,7 +54,7 @@ func Elements(line []byte) ([][]byte, error) {
 	}
 	s.end()
 	if len(elements) == 0 {
-		s.reject("empty array")
+		s.refuse(jsonrpc.CodeInvalidRequest, "empty array")
 	}
 	if err := s.err(); err != nil {
 		return nil, err

@@ -140,9 +140,11 @@ func TestDecodeRefuses(t *testing.T) {
 		offset int
 		reason string
 	}{
-		{``, invalid, 0, "object expected"},
+		{``, broken, 0, "value expected"},
+		{`listening on port 80`, broken, 0, "value expected"},
+		{`null`, invalid, 0, "object expected"},
 		{`  [1]`, invalid, 2, "object expected"},
-		{"\ufeff{}", invalid, 0, "object expected"},
+		{"\ufeff{}", broken, 0, "value expected"},
 		{`{`, broken, 1, "unexpected end"},
 		{`{"a`, broken, 3, "unexpected end"},
 		{`{"a"`, broken, 4, "colon expected"},
@@ -191,6 +193,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"error":{"code":1.0}}`, invalid, 17, "error code is no integer of 64 bits"},
 		{`{"error":{"code":"1"}}`, invalid, 17, "error code is no integer of 64 bits"},
 		{`{"error":{"code":9223372036854775808}}`, invalid, 17, "error code is no integer of 64 bits"},
+		{`{"error":[1,]}`, broken, 12, "value expected"},
 		{`{"error":{"code":-}}`, broken, 18, "digit expected"},
 		{`{"error":{"message":1}}`, invalid, 20, "error message is no string"},
 		{`{"error":{"message":"`, broken, 21, "unexpected end"},

@@ -18,5 +18,6 @@
 //     holds a number beyond float64.
 //   - Append writes the "method" of every request. The SDK omits an empty one, and what is left reads as a
 //     response.
+//   - Append returns an error for a nil message. The SDK panics.
 //   - Append keeps the white space in raw JSON that holds no line break. The SDK always removes it.
 package wire

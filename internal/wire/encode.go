@@ -21,8 +21,8 @@ var errNil = errors.New("nil message")
 // A Response.Error other than a *jsonrpc.Error is written as its text, with the code of the *jsonrpc.Error that
 // it wraps, or 0.
 //
-// An error is an *[EncodeError]; dst is then returned as it was. Append allocates only to grow dst, for such
-// an error, and to remove white space.
+// What m carries must not lie in the room behind dst. An error is an *[EncodeError], and dst is then returned
+// as it was. Append allocates only to grow dst, to remove white space, and for an error.
 func Append(dst []byte, m jsonrpc.Message) ([]byte, error) {
 	start := len(dst)
 	var err error

@@ -7,11 +7,11 @@ import (
 )
 
 // DecodeError says why a text was refused. It matches (errors.Is, errors.As) a *jsonrpc.Error of the code that
-// JSON-RPC has for it: [jsonrpc.CodeParseError] for broken JSON, [jsonrpc.CodeInvalidRequest] for JSON that is
-// no message.
+// JSON-RPC has for it: [jsonrpc.CodeParseError] for broken JSON, [jsonrpc.CodeInvalidRequest] for what is no
+// message though it is JSON, as far as it was read.
 type DecodeError struct {
-	Offset int    // in bytes, from the start of the text
-	Reason string // constant; repeats nothing of the text
+	Offset int    // of the fault in bytes; 0 where the message as a whole is at fault
+	Reason string // for people; repeats nothing of the text
 	code   int64
 }
 
@@ -25,7 +25,7 @@ func (e *DecodeError) Unwrap() error {
 
 // EncodeError says why a message cannot be written.
 type EncodeError struct {
-	Member string // what is at fault: "params", "result", "data", or empty for the whole message
+	Member string // what is at fault: "params", "result", "data" (of an error), or empty: there is no message
 	Err    error  // a *DecodeError where Member is broken JSON
 }
 

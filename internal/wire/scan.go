@@ -25,9 +25,17 @@ const unexpectedEnd = "unexpected end"
 // fail refuses the text as broken JSON.
 func (s *scanner) fail(why string) { s.refuse(jsonrpc.CodeParseError, why) }
 
-// reject refuses the text as JSON that is no JSON-RPC message.
-func (s *scanner) reject(why string) { s.refuse(jsonrpc.CodeInvalidRequest, why) }
+// reject refuses the value that comes next: as what has no place in a message, unless it is broken JSON.
+func (s *scanner) reject(why string) {
+	start := s.pos
+	s.value()
+	if s.fault == "" {
+		s.pos = start
+		s.refuse(jsonrpc.CodeInvalidRequest, why)
+	}
+}
 
+// refuse notes the fault at the current position, unless there was one before.
 func (s *scanner) refuse(code int64, why string) {
 	if s.fault == "" {
 		s.code, s.fault = code, why
