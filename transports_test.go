@@ -1,0 +1,152 @@
+//go:build unix
+
+package supervised_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed7990db67/supervised"
+)
+
+func TestOverCommandTransport(t *testing.T) {
+	factory := func(ctx context.Context) (mcp.Transport, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.CommandContext(ctx, self)
+		cmd.Env = append(os.Environ(), serverEnv+"=1", "GORACE=atexit_sleep_ms=0")
+		return &mcp.CommandTransport{Command: cmd, TerminateDuration: time.Second}, nil
+	}
+	h := supervise(t, factory)
+	for range 3 {
+		cause := h.kill()
+		exit, ok := errors.AsType[*exec.ExitError](cause)
+		if !ok {
+			t.Fatalf("no exit in %v", cause)
+		}
+		want(t, "signal", syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+		h.tool("change", nil)
+		next(t, "list_changed", h.changed)
+	}
+	pid := h.pid()
+	want(t, "Close", nil, h.Close())
+	want(t, "the process", error(syscall.ESRCH), syscall.Kill(pid, 0))
+}
+
+// inProcess is a factory of servers in this process. Each server is sent on sessions; closing it is its death.
+func inProcess(sessions chan<- *mcp.ServerSession, pair func() (client, server mcp.Transport)) supervised.Factory {
+	return func(ctx context.Context) (mcp.Transport, error) {
+		s := mcp.NewServer(&mcp.Implementation{Name: "in process"}, nil)
+		mcp.AddTool(s, &mcp.Tool{Name: "change"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			mcp.AddTool(s, &mcp.Tool{Name: "another"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+				return nil, nil, nil
+			})
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "changed"}}}, nil, nil
+		})
+		client, server := pair()
+		session, err := s.Connect(context.WithoutCancel(ctx), server, nil)
+		if err != nil {
+			return nil, err
+		}
+		sessions <- session
+		return client, nil
+	}
+}
+
+func TestOverInProcessTransports(t *testing.T) {
+	pairs := map[string]func() (client, server mcp.Transport){
+		"InMemoryTransport": func() (mcp.Transport, mcp.Transport) {
+			client, server := mcp.NewInMemoryTransports()
+			return client, server
+		},
+		"IOTransport": func() (mcp.Transport, mcp.Transport) {
+			fromServer, toClient := io.Pipe()
+			fromClient, toServer := io.Pipe()
+			return &mcp.IOTransport{Reader: fromServer, Writer: toServer}, &mcp.IOTransport{Reader: fromClient, Writer: toClient}
+		},
+	}
+	for name, pair := range pairs {
+		t.Run(name, func(t *testing.T) {
+			sessions := make(chan *mcp.ServerSession, 10)
+			h := supervise(t, inProcess(sessions, pair))
+			for range 3 {
+				if _, err := h.tool("change", nil); err != nil {
+					t.Fatal(err)
+				}
+				next(t, "list_changed", h.changed)
+				server := next(t, "the server", sessions)
+				dead := make(chan struct{})
+				go func() { server.Close(); close(dead) }()
+				h.recovered()
+				next(t, "the end of the server", dead)
+			}
+			_, err := h.tool("change", nil)
+			want(t, "the last one serves", "ok", kind(err))
+			want(t, "Close", nil, h.Close())
+			_, err = h.tool("change", nil)
+			wantIs(t, "a call after Close", err, mcp.ErrConnectionClosed)
+			want(t, "Wait", nil, h.session.Wait())
+		})
+	}
+}
+
+// TestC7_SessionCloseThatWaits: the SDK waits for a call that is never answered; Close ends that.
+func TestC7_SessionCloseThatWaits(t *testing.T) {
+	for _, order := range []string{"session first", "transport first"} {
+		t.Run(order, func(t *testing.T) {
+			h := supervise(t, server().Mint)
+			pid := h.pid()
+			syscall.Kill(pid, syscall.SIGSTOP)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := h.session.CallTool(context.Background(), &mcp.CallToolParams{Name: "hang"})
+				failed <- err
+			}()
+			for h.Stats().InFlight == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			ends := []func() error{h.session.Close, h.Close}
+			if order == "transport first" {
+				ends[0], ends[1] = ends[1], ends[0]
+			}
+			ended := make(chan error, 2)
+			for _, end := range ends {
+				go func() { ended <- end() }()
+			}
+			want(t, "one end", nil, next(t, "one end", ended))
+			want(t, "the other", nil, next(t, "the other", ended))
+			wantIs(t, "the call", next(t, "the call", failed), mcp.ErrConnectionClosed)
+			want(t, "the process", error(syscall.ESRCH), syscall.Kill(pid, 0))
+		})
+	}
+}
+
+// TestB6_SessionSeesTheEnd: a session of the SDK learns that the budget is spent.
+func TestB6_SessionSeesTheEnd(t *testing.T) {
+	h := supervise(t, server().Mint, supervised.WithMaxRestarts(1))
+	h.kill()
+	_, err := h.tool("exit", map[string]any{"code": 7})
+	exhausted, ok := errors.AsType[*supervised.ExhaustedError](err)
+	if !ok {
+		t.Fatalf("the call: %v", err)
+	}
+	want(t, "restarts", 1, exhausted.Restarts)
+	wantIs(t, "the call", err, supervised.ErrClosed, supervised.ErrPeerLost, mcp.ErrConnectionClosed)
+	wantExit(t, err, 7, nil, "why")
+
+	wantExit(t, h.session.Wait(), 7, nil, "why")
+	next(t, "Done", h.Done())
+	wantExit(t, h.Err(), 7, nil, "why")
+	_, err = h.tool("pid", nil)
+	wantIs(t, "a later call", err, mcp.ErrConnectionClosed)
+}
