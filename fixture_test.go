@@ -29,6 +29,7 @@ type rig struct {
 
 	mu      sync.Mutex
 	journal []string
+	told    []error           // what OnError was told
 	answers []jsonrpc.Message // what Read returned
 	readErr error
 	ids     int64
@@ -49,8 +50,13 @@ func inBubble(t *testing.T, f func(r *rig), opts ...supervised.Option) {
 }
 
 func newRig(t *testing.T, opts ...supervised.Option) *rig {
+	return newRigOver(t, func(f *peertest.Fleet) supervised.Factory { return f.Mint }, opts...)
+}
+
+// newRigOver is a rig whose factory may do other things than mint peers of its fleet.
+func newRigOver(t *testing.T, factory func(*peertest.Fleet) supervised.Factory, opts ...supervised.Option) *rig {
 	r := &rig{T: t, Fleet: &peertest.Fleet{}}
-	tr, err := supervised.New(r.Fleet.Mint, opts...)
+	tr, err := supervised.New(factory(r.Fleet), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,18 +70,28 @@ func newRig(t *testing.T, opts ...supervised.Option) *rig {
 
 // note writes a line into the journal.
 func (r *rig) note(what string, err error) {
+	line := what
 	if err != nil {
-		what += ": " + err.Error()
+		line += ": " + err.Error()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.journal = append(r.journal, what)
+	r.journal = append(r.journal, line)
+	if what == "error" {
+		r.told = append(r.told, err)
+	}
 }
 
 // connect starts the first connection, and a goroutine that reads.
 func (r *rig) connect() {
 	r.Helper()
-	conn, err := r.Transport.Connect(context.Background())
+	r.connectIn(context.Background())
+}
+
+// connectIn is connect with a context.
+func (r *rig) connectIn(ctx context.Context) {
+	r.Helper()
+	conn, err := r.Transport.Connect(ctx)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -103,6 +119,16 @@ func (r *rig) hooks() []string {
 	j := r.journal
 	r.journal = nil
 	return j
+}
+
+// errors is what OnError was told since it was asked last, once nothing moves any more.
+func (r *rig) errors() []error {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	told := r.told
+	r.told = nil
+	return told
 }
 
 // read is what Read has returned since it was asked last, once nothing moves any more: "1 ok", "2 peer lost".
