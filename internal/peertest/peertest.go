@@ -261,12 +261,11 @@ func (c *conn) Write(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (c *conn) Close() error {
-	var err error
+	defer c.peer.shut()
 	if c.peer.OnClose != nil {
-		err = c.peer.OnClose()
+		return c.peer.OnClose()
 	}
-	c.peer.shut()
-	return err
+	return nil
 }
 
 type process struct{ conn }
