@@ -128,7 +128,7 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		}
 		text, err := c.next(ctx)
 		if errors.Is(err, io.EOF) {
-			return nil, c.end(ctx)
+			return nil, c.ending(ctx)
 		}
 		if err != nil {
 			return nil, err
@@ -160,9 +160,9 @@ func (c *connection) next(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// end says what Read returns when stdout has ended. That is seen before the exit that it comes from, so it waits
+// ending says what Read returns when stdout has ended. That is seen before the exit that it comes from, so it waits
 // for that a little.
-func (c *connection) end(ctx context.Context) error {
+func (c *connection) ending(ctx context.Context) error {
 	if c.closing.Load() {
 		return io.EOF
 	}

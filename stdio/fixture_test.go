@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,9 @@ const role = "STDIO_TEST_ROLE"
 // patience bounds every wait of a test. Nothing that works takes near as long.
 const patience = 20 * time.Second
 
+// slack is what a loaded machine may add to 250 ms.
+const slack = 3 * time.Second
+
 func TestMain(m *testing.M) {
 	if name := os.Getenv(role); name != "" {
 		roles[name]()
@@ -37,6 +41,9 @@ func TestMain(m *testing.M) {
 
 var roles = map[string]func(){
 	"echo": func() { echo(nil) },
+	"env": func() {
+		json.NewEncoder(os.Stderr).Encode(os.Environ())
+	},
 	"noisy": func() { // 256 KiB of stderr before each answer
 		noise := strings.Repeat(strings.Repeat("n", 63)+"\n", 4<<10)
 		echo(func() { io.WriteString(os.Stderr, noise) })
@@ -45,7 +52,7 @@ var roles = map[string]func(){
 
 // echo answers each request with its params.
 func echo(before func()) {
-	in := bufio.NewReader(os.Stdin)
+	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
@@ -92,11 +99,16 @@ type server struct {
 	t *testing.T
 	connection
 	reports reports
+	errs    stderr
 }
 
 // spawn starts a process that is killed at the test's end, if it still is there.
 func spawn(t *testing.T, cmd stdio.Command) *server {
 	t.Helper()
+	s := &server{t: t}
+	if cmd.Stderr == nil && cmd.Logger == nil {
+		cmd.Stderr = &s.errs
+	}
 	transport, err := cmd.Mint(t.Context())
 	if err != nil {
 		t.Fatalf("mint: %v", err)
@@ -105,7 +117,7 @@ func spawn(t *testing.T, cmd stdio.Command) *server {
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
-	s := &server{t: t, connection: conn.(connection)}
+	s.connection = conn.(connection)
 	s.OnReport(s.reports.add)
 	t.Cleanup(func() {
 		if err := s.Kill(); err != nil {
@@ -217,6 +229,37 @@ func (r *reports) all() []error {
 	return append([]error(nil), r.errs...)
 }
 
+// stderr collects what a server writes there.
+type stderr struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (e *stderr) Write(text []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.text = append(e.text, text...)
+	return len(text), nil
+}
+
+func (e *stderr) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return string(e.text)
+}
+
+// pid waits for the process id that a script says with "echo $$ >&2", of itself or of a child.
+func (s *server) pid() int {
+	s.t.Helper()
+	eventually(s.t, "the server says a process id", func() bool { return strings.Contains(s.errs.String(), "\n") })
+	first, _, _ := strings.Cut(s.errs.String(), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pid
+}
+
 // A handClock stands still until it is moved, and tells what waits for it.
 type handClock struct {
 	*clock.Mock
@@ -244,4 +287,18 @@ func (c *handClock) wantArmed(t *testing.T, d time.Duration) {
 	case <-time.After(patience):
 		t.Fatalf("not in time: a timer of %v", d)
 	}
+}
+
+// runUntil moves the clock on until done.
+func (c *handClock) runUntil(t *testing.T, done <-chan error) error {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); c.Add(time.Millisecond) {
+		select {
+		case err := <-done:
+			return err
+		default:
+		}
+	}
+	t.Fatal("not in time")
+	return nil
 }

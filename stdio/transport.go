@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -56,7 +57,7 @@ func checkDir(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return &fs.PathError{Op: "chdir", Path: dir, Err: errors.New("not a directory")}
+		return &fs.PathError{Op: "chdir", Path: dir, Err: syscall.ENOTDIR}
 	}
 	return nil
 }

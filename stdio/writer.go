@@ -21,7 +21,7 @@ type EncodeError struct {
 
 func (e *EncodeError) Error() string { return "stdio: message not written: " + e.Err.Error() }
 
-func (e *EncodeError) Unwrap() []error { return []error{e.Err, errRejected} }
+func (e *EncodeError) Unwrap() []error { return []error{errRejected, e.Err} }
 
 var (
 	errRejected = &jsonrpc.Error{Code: -32005, Message: "rejected by transport"}
