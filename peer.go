@@ -118,17 +118,17 @@ func (p *peer) mint(f Factory, last mcp.Transport) error {
 	}
 	minted := make(chan result, 1)
 	go func() {
-		var r result
+		r := result{err: errors.New("supervised: the factory ended its goroutine")}
+		defer func() { minted <- r }()
 		if err := protect("factory", func() { r.transport, r.err = f(p.ctx) }); err != nil {
 			r = result{err: err}
 		}
-		minted <- r
 	}()
 	select {
 	case r := <-minted:
 		switch {
 		case r.err != nil:
-			return r.err
+			return p.because(r.err)
 		case isNil(r.transport):
 			return errors.New("supervised: the factory returned a nil transport")
 		case same(r.transport, last):
@@ -139,6 +139,15 @@ func (p *peer) mint(f Factory, last mcp.Transport) error {
 	case <-p.ctx.Done():
 		return context.Cause(p.ctx)
 	}
+}
+
+// because is err, with the reason for which the peer's context has ended, if it has: a factory or a transport
+// that honours its context can tell no more than that it was cancelled.
+func (p *peer) because(err error) error {
+	if cause := context.Cause(p.ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }
 
 // same reports whether a and b are one transport: the same pointer, to something that has a size (pointers to
@@ -160,11 +169,11 @@ func (p *peer) start() error {
 	}
 	started := make(chan result, 1)
 	go func() {
-		var r result
+		r := result{err: fmt.Errorf("supervised: Connect of %T ended its goroutine", p.transport)}
+		defer func() { started <- r }()
 		if err := protect("Connect", func() { r.conn, r.err = p.transport.Connect(p.ctx) }); err != nil {
 			r = result{err: err}
 		}
-		started <- r
 	}()
 	var r result
 	select {
@@ -187,7 +196,7 @@ func (p *peer) start() error {
 		return fmt.Errorf("supervised: Connect of %T returned a nil connection", p.transport)
 	}
 	if r.err != nil {
-		return r.err
+		return p.because(r.err)
 	}
 	p.conn = r.conn
 	return context.Cause(p.ctx)
@@ -377,11 +386,11 @@ func (p *peer) shut() error {
 func (p *peer) within(d time.Duration, f func() error) (err error, returned bool) {
 	done := make(chan error, 1)
 	go func() {
-		var err error
+		err := errors.New("supervised: the connection ended its goroutine")
+		defer func() { done <- err }()
 		if p := protect("connection", func() { err = f() }); p != nil {
 			err = p
 		}
-		done <- err
 	}()
 	limit := p.clock.Timer(d)
 	defer limit.Stop()

@@ -17,6 +17,9 @@ type ExitError struct {
 // ExitCode returns Code, as os/exec has it.
 func (e *ExitError) ExitCode() int { return e.Code }
 
+// ExitSignal returns Signal. A supervisor asks for it by type.
+func (e *ExitError) ExitSignal() os.Signal { return e.Signal }
+
 // Error gives the status or the signal, and the last line of Stderr.
 func (e *ExitError) Error() string {
 	text := fmt.Sprintf("stdio: exit status %d", e.Code)
