@@ -97,8 +97,8 @@ func (m *Machine[S, E, I]) State() S {
 
 // Fire takes the event to the next state and returns the row that it took. Of
 // the guards it asks as many as it needs, in the order of the branches, each with
-// the input. The hooks of the row are the caller's to run, after Fire has
-// returned: the slice belongs to the machine and must not be changed.
+// the input. The row is the caller's own, and so are its hooks to run, after Fire
+// has returned.
 //
 // The error is [ErrBusy] while another Fire runs, also when the caller is a
 // guard of that one, and a [*RefusedError] where the state does not accept the
@@ -123,7 +123,9 @@ func (m *Machine[S, E, I]) Fire(event E, in I) (Row[S, E], error) {
 			return Row[S, E]{}, err
 		}
 		m.state.Store(&step.row.To)
-		return step.row, nil
+		row := step.row
+		row.Hooks = slices.Clone(row.Hooks)
+		return row, nil
 	}
 	return Row[S, E]{}, &RefusedError[S, E]{State: from, Event: event}
 }

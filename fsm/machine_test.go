@@ -105,6 +105,24 @@ func TestMachineRunsACopyOfTheTable(t *testing.T) {
 	wantState(t, over, m)
 }
 
+func TestRowsOfFireShareNothingWithTheMachine(t *testing.T) {
+	m := newLine(t, lineGuards())
+	for range 2 {
+		mustFire(t, m, dial)
+		got, err := m.Fire(failed, call{attemptsLeft: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"report"}, got.Hooks); diff != "" {
+			t.Errorf("hooks (-want +got):\n%s", diff)
+		}
+		got.Hooks[0] = "changed"
+		if _, err := m.Fire(failed, call{wrongNumber: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestNewMachineRefuses(t *testing.T) {
 	table := line()
 	delete(table[idle], hangUp)
