@@ -214,6 +214,26 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// TestDecodeDiffers shows what the package documents: where Decode and the SDK's decoder disagree. The day that
+// the SDK changes its mind, this fails.
+func TestDecodeDiffers(t *testing.T) {
+	for _, test := range []struct {
+		line string
+		wire bool // Decode accepts it, the SDK does not; else the other way round
+	}{
+		{`{"jsonrpc":"2.0","method":"m"}{"jsonrpc":"2.0","method":"n"}`, false},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":25000000000000000000}}`, false},
+		{`{"jsonrpc":"2.0","id":1e400,"id":1}`, true},
+		{`{"jsonrpc":"2.0","id":[1e400],"id":1}`, true},
+	} {
+		_, err := wire.Decode([]byte(test.line))
+		_, sdkErr := jsonrpc.DecodeMessage([]byte(test.line))
+		if (err == nil) != test.wire || (sdkErr == nil) != !test.wire {
+			t.Errorf("%s: error %v, the SDK's %v", test.line, err, sdkErr)
+		}
+	}
+}
+
 // TestDecodeTruncated: no prefix of a message is one, and none makes Decode stumble.
 func TestDecodeTruncated(t *testing.T) {
 	const line = `{"jsonrpc":"2.0","id":"\u00e9","result":[-1.5e+3,true,{"a":null}],"error":{"code":-1,"message":"\n","data":"x"}}`

@@ -55,6 +55,9 @@ var seeds = []string{
 	`{"jsonrpc":"2.0","id":true,"id":1,"method":1,"method":"m","params":1,"params":2}`,
 	`{"jsonrpc":"2.0","id":1,"error":{"code":1,"data":1},"error":{"message":"m"}}`,
 	`{"jsonrpc":"2.0","id":1,"error":{"code":1,"data":1},"error":null}`,
+	// Where the SDK differs.
+	`{"jsonrpc":"2.0","id":1e400,"id":1,"result":{}}`, `{"jsonrpc":"2.0","id":[1e400],"id":1,"result":{}}`,
+	`{"jsonrpc":"2.0","id":1,"error":{"code":25000000000000000000}}`,
 	// No messages.
 	``, ` `, `null`, `1`, `[]`, `{}`, `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","result":1}`,
 	"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"method\":\"m\"}", "\x00",
@@ -99,7 +102,7 @@ func TestDecodeAgrees(t *testing.T) {
 		`"2.0"`, `"2.\u0030"`, `""`, `"m"`, `"\\\"\/\u00e9"`, `"\ud83d\ude00\ud83d"`, "\"\xff\"", "\"\n\"", `"\q"`, `"`,
 		`0`, `-0`, `1`, `255`, `256`, `-1`, `1.9`, `1e3`, `1E-3`, `1e400`, `01`, `1.`, `-`, `9007199254740993`,
 		`9223372036854775807`, `-9223372036854775808`, `9223372036854775808`, `-9223372036854775809`,
-		`99999999999999999999`, `36893488147419103232`,
+		`99999999999999999999`, `25000000000000000000`,
 		`null`, `true`, `false`, `nul`, `{}`, `[]`, `[1,"]",{"a":null}]`, ``,
 	})
 	spaces := rapid.SampledFrom([]string{"", "", "", "", "", "", "", "", " ", "\t", "\r\n", "\v"})
