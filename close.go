@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
+
+	"github.com/benbjohnson/clock"
 )
 
 // Close ends supervision for good: nothing is minted any more, and a respawn that is pending is called off. It
@@ -19,46 +22,82 @@ import (
 // once, since what it would wait for waits for the hook. The error is that of the connection's own Close, and
 // only the first call returns it.
 func (t *Transport) Close() error {
-	if t.drainers.here() {
+	l := t.life
+	if l.drainers.here() {
 		return nil
 	}
-	asked := make(chan func(), 1)
-	var p *peer
-	t.life.post(func() {
-		if p = t.life.askClose(); p != nil {
-			asked <- t.drainer(p)
-			return
+	asked := make(chan struct{})
+	var d *drain
+	var mine *peer // the one whose own Close may have an error for this call
+	l.post(func() {
+		if !l.closed {
+			l.closed, mine = true, l.serving
 		}
-		asked <- nil
+		d = l.askClose()
+		close(asked)
 	})
-	if drain := <-asked; drain != nil {
-		drain()
+	<-asked
+	if d != nil {
+		d.run()
 	}
-	<-t.life.board.done
-	if p == nil {
+	<-l.board.done
+	if mine == nil {
 		return nil
 	}
-	return p.closeError()
+	return mine.closeError()
 }
 
 // closeLater does what Close does, and waits for nothing: the hooks are called from the hook goroutine.
 func (t *Transport) closeLater() {
-	t.life.post(func() {
-		if p := t.life.askClose(); p != nil {
-			t.life.hooks.emit(nil, t.drainer(p))
+	l := t.life
+	l.post(func() {
+		if d := l.askClose(); d != nil {
+			d.limitWait()
+			l.hooks.emit(nil, d.run)
 		}
 	})
 }
 
-// drainer returns what runs the OnDrain hooks while p serves. The connection is closed when they have returned,
-// or when the drain timeout, which runs from now, is over (C2).
-func (t *Transport) drainer(p *peer) func() {
-	ctx, cancel := t.life.drainContext(p.live)
-	context.AfterFunc(ctx, func() { t.life.post(t.life.closeNow) })
-	return func() {
-		defer cancel()
-		defer t.drainers.enter()()
-		t.life.hooks.runDrain(ctx)
+// A drain is the turn of the OnDrain hooks while a connection still serves. The connection is closed when they
+// have returned, or when the drain timeout, which runs from the call of Close, is over (C2).
+type drain struct {
+	life    *lifecycle
+	ctx     context.Context
+	cancel  context.CancelFunc
+	claimed atomic.Bool
+	waiting atomic.Pointer[clock.Timer] // bounds the wait for a turn; nil: the drain timeout does
+}
+
+// newDrain begins the drain of p. It is a step of the lifecycle.
+func (l *lifecycle) newDrain(p *peer) *drain {
+	d := &drain{life: l}
+	d.ctx, d.cancel = l.drainContext(p.live)
+	context.AfterFunc(d.ctx, func() { l.post(l.closeNow) })
+	return d
+}
+
+// run calls the hooks on this goroutine, unless they were called or are being called on another.
+func (d *drain) run() {
+	if !d.claimed.CompareAndSwap(false, true) {
+		return
+	}
+	if t := d.waiting.Load(); t != nil {
+		t.Stop()
+	}
+	defer d.cancel()
+	defer d.life.drainers.enter()()
+	d.life.hooks.runDrain(d.ctx)
+}
+
+// limitWait bounds how long the drain may wait for its turn behind a hook that blocks. With a drain timeout, that
+// does.
+func (d *drain) limitWait() {
+	if d.life.drainTimeout == 0 {
+		d.waiting.Store(d.life.clock.AfterFunc(DefaultDrainTimeout, func() {
+			if !d.claimed.Load() {
+				d.life.post(d.life.closeNow)
+			}
+		}))
 	}
 }
 

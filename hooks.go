@@ -186,6 +186,13 @@ func (r *registry[F]) add(f F) (remove func()) {
 	}
 }
 
+// any reports whether a hook is registered.
+func (r *registry[F]) any() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all) > 0
+}
+
 // each goes through the hooks that are registered now.
 func (r *registry[F]) each() func(yield func(F) bool) {
 	r.mu.Lock()

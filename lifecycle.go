@@ -31,6 +31,8 @@ type lifecycle struct {
 	hooks   *hooks
 	board   *board // what the rest of the world sees of it
 
+	drainers drainers // not the steps' alone
+
 	mu      sync.Mutex
 	queue   []func()
 	running bool
@@ -49,6 +51,8 @@ type lifecycle struct {
 	granted   budget.Grant       // for the death that is being recovered from
 	requested bool               // that death was asked for, and nothing was granted for it
 	closing   bool               // Close was called
+	drain     *drain             // what Close waits for; nil: it was not called while something served
+	closed    bool               // a call of Close has got the error of the connection's own
 	failure   *ExhaustedError    // why the transport is closed for good; nil: it was not the budget
 	over      context.Context    // ends with StateClosed: nothing waits for a respawn any longer
 	end       context.CancelFunc // of over
@@ -98,8 +102,9 @@ func (l *lifecycle) run() {
 	}
 }
 
-// fire takes an event through the table, and reports the step to the OnTransition hooks. A pair that the table
-// refuses is logged and changes nothing: who may ask for something at the wrong time is answered before this.
+// fire takes an event through the table and lets the rest of the world see where that leads, before anything
+// else comes of it: nobody is refused or told of a death by a state that is over. A pair that the table refuses
+// is logged and changes nothing: who may ask for something at the wrong time is answered before this.
 func (l *lifecycle) fire(e Event, f facts, p *peer, cause error) (row, bool) {
 	r, err := l.machine.Fire(e, f)
 	if err != nil {
@@ -112,21 +117,13 @@ func (l *lifecycle) fire(e Event, f facts, p *peer, cause error) (row, bool) {
 	case StateServing, StateExhausted, StateClosed:
 		l.promised = false
 	}
+	l.board.post(status{state: r.To, reconnecting: l.promised, failure: l.failure})
 	t := Transition{From: r.From, Event: e, Guard: r.Guard, To: r.To, Hooks: r.Hooks, At: l.clock.Now(), Generation: l.next, Cause: cause}
 	if p != nil {
 		t.Generation = p.generation
 	}
 	l.hooks.emit(nil, func() { l.hooks.runTransition(t) })
 	return r, true
-}
-
-// publish lets the rest of the world see where the lifecycle stands.
-func (l *lifecycle) publish() {
-	l.board.post(status{
-		state:        l.machine.State(),
-		reconnecting: l.promised,
-		failure:      l.failure,
-	})
 }
 
 // start begins the first connection. Connect waits for started, which gets one value.
@@ -143,7 +140,6 @@ func (l *lifecycle) start(ctx context.Context, started chan<- error) {
 	l.started = started
 	l.values = ambient.With(context.WithoutCancel(ctx), l.logger, l.clock)
 	l.spawn(ctx)
-	l.publish()
 }
 
 // refusal is the error of what comes too late.
@@ -164,16 +160,16 @@ func (l *lifecycle) reply(err error) {
 
 // connected: p has started, and its replay was written.
 func (l *lifecycle) connected(p *peer) {
-	r, ok := l.fire(EventConnected, facts{first: !l.served}, p, nil)
-	if !ok {
-		return
-	}
+	first := !l.served
 	l.served = true
 	l.serving = p
 	p.servedAt = l.clock.Now()
-	l.board.serve(p)
 	l.ledger.open()
-	l.publish()
+	l.board.serve(p) // who waits for StateServing finds it open
+	r, ok := l.fire(EventConnected, facts{first: first}, p, nil)
+	if !ok {
+		return
+	}
 	l.reply(nil)
 	l.emit(r.Hooks, occasion{peer: p})
 	p.whenEnded(func(cause error) { l.post(func() { l.peerDied(p, cause) }) })
@@ -192,11 +188,8 @@ func (l *lifecycle) connectFailed(p *peer, err error) {
 	l.ledger.seal(func(*jsonrpc.Request) bool { return true }, nil) // what it was sent stays kept
 	switch r.To {
 	case StateIdle:
-		l.publish()
 		l.reply(err)
-		return
 	case StateRespawnPending:
-		l.publish()
 		l.emit(r.Hooks, occasion{peer: p, cause: err})
 		l.respawnAfter(p, nil)
 	case StateExhausted:
@@ -266,6 +259,9 @@ func (l *lifecycle) spend(d budget.Death) bool {
 	grant, ok := l.budget.Spend(d)
 	l.granted, l.requested = grant, false
 	l.board.spent(grant, ok, d.At)
+	if !ok {
+		l.failure = &ExhaustedError{Restarts: grant.Max, Window: grant.Window, Last: d.Cause}
+	}
 	return ok
 }
 
@@ -285,6 +281,7 @@ func (l *lifecycle) kill(p *peer) { l.gone(p, p.kill()) }
 // lifecycle.
 func (l *lifecycle) shut(p *peer) {
 	abandoned := p.shut()
+	p.drain()
 	l.ledger.finish(ErrClosed, ErrClosed, io.EOF)
 	l.gone(p, abandoned)
 }
@@ -300,7 +297,6 @@ func (l *lifecycle) gone(p *peer, abandoned error) {
 
 // recover divides the calls of a connection that is being retired, and sees to its replacement.
 func (l *lifecycle) recover(r row, p *peer, cause error) {
-	l.publish() // before a call is refused or answered, so that nobody is told of a death and sees none
 	l.ledger.seal(l.retain.Retain, peerLost(cause))
 	l.respawnAfter(p, l.emit(r.Hooks, occasion{peer: p, cause: cause, gone: p.gone}))
 }
@@ -369,7 +365,6 @@ func (l *lifecycle) respawn(p *peer) {
 	l.logRestart(p)
 	l.board.restarted()
 	l.spawn(nil)
-	l.publish()
 }
 
 // spawn begins an attempt, beside the lifecycle. The first connection is bounded by the context of Connect, a
@@ -469,8 +464,6 @@ func (l *lifecycle) broughtUp(p *peer, err error) {
 // closes, once its last peer is gone.
 func (l *lifecycle) exhaust(r row, p *peer, cause error) {
 	l.withdrawn = r.From == StateConnecting
-	l.failure = &ExhaustedError{Restarts: l.granted.Max, Window: l.granted.Window, Last: cause}
-	l.publish()
 	l.ledger.finish(sentAndExhausted(l.failure), l.failure, l.failure)
 	l.logger.WithField("budget", l.granted.Max).Error("restart budget spent")
 	l.emit(r.Hooks, occasion{peer: p, cause: cause, gone: p.gone})
@@ -491,20 +484,21 @@ func (l *lifecycle) giveUp(p *peer) {
 	}
 }
 
-// askClose notes that Close was called: there is no respawn any more. It reports whether OnDrain is to be called
-// by whoever asked, before closeNow.
-func (l *lifecycle) askClose() (drain *peer) {
-	again := l.closing
+// askClose notes that Close was called: there is no respawn any more. Where a connection serves and hooks want
+// to drain it, whoever asked runs the drain that is returned, unless somebody else does.
+func (l *lifecycle) askClose() *drain {
 	l.closing = true
-	if l.serving == nil {
-		l.closeNow()
-		return nil
+	if l.serving != nil {
+		l.serving.endSettled()
+		if l.drain == nil && l.hooks.onDrain.any() {
+			l.drain = l.newDrain(l.serving)
+		}
+		if l.drain != nil {
+			return l.drain
+		}
 	}
-	l.serving.endSettled()
-	if again {
-		return nil
-	}
-	return l.serving
+	l.closeNow()
+	return nil
 }
 
 // closeNow ends the transport.
@@ -539,7 +533,6 @@ func (l *lifecycle) closeNow() {
 // seen to.
 func (l *lifecycle) close(r row, o occasion, lost error) {
 	l.end()
-	l.publish()
 	if lost != nil {
 		l.ledger.finish(lost, ErrClosed, io.EOF)
 	}

@@ -64,7 +64,8 @@ type peer struct {
 	endSettled context.CancelFunc
 	servedAt   time.Time
 
-	gone chan struct{} // closed by retire, or by bringUp where nothing came up: no process of it lives
+	drained chan struct{} // closed by read when it ends
+	gone    chan struct{} // closed by retire, or by bringUp where nothing came up: no process of it lives
 
 	mu       sync.Mutex
 	readErr  error // what ended Read; nil: it goes on
@@ -78,7 +79,7 @@ type peer struct {
 }
 
 func newPeer(generation int, values context.Context, c clock.Clock) *peer {
-	p := &peer{generation: generation, clock: c, gone: make(chan struct{})}
+	p := &peer{generation: generation, clock: c, drained: make(chan struct{}), gone: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(values)
 	p.live, p.endLive = context.WithCancel(p.ctx)
 	p.settled, p.endSettled = context.WithCancel(p.live)
@@ -227,6 +228,7 @@ func (p *peer) watch(l *ledger, report func(error)) {
 
 // read passes what the peer says to the ledger, until one of them ends.
 func (p *peer) read(l *ledger) {
+	defer close(p.drained)
 	for {
 		m, err := p.conn.Read(p.ctx)
 		if err == nil && m == nil {
@@ -380,6 +382,16 @@ func (p *peer) shut() error {
 	defer p.mu.Unlock()
 	p.closeErr = err
 	return nil
+}
+
+// drain waits until all is read that a peer which is gone had written, up to lingerTimeout (W3).
+func (p *peer) drain() {
+	limit := p.clock.Timer(lingerTimeout)
+	defer limit.Stop()
+	select {
+	case <-p.drained:
+	case <-limit.C:
+	}
 }
 
 // within calls f and waits for it for up to d. It reports false where f has not returned by then; f goes on.

@@ -19,8 +19,7 @@ type Factory func(ctx context.Context) (mcp.Transport, error)
 // SDK connects to it as to the transport that it supervises. Make one with New; it serves one Connect that
 // succeeds. All methods may be called from any goroutine at any time, hooks included.
 type Transport struct {
-	life     *lifecycle
-	drainers drainers
+	life *lifecycle
 }
 
 // New returns a transport that gets its connections from factory. It starts nothing. The error names each
