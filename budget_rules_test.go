@@ -200,6 +200,23 @@ func TestB4_AttemptsThatFail(t *testing.T) {
 	}
 }
 
+func TestB4_AnAttemptThatTakesTooLong(t *testing.T) {
+	onFakeClock(t, func(r *rig, now *clock.Mock) {
+		r.onStart(1, func(ctx context.Context, _ *peertest.Peer) error { <-ctx.Done(); return ctx.Err() })
+		r.connect()
+		want(r, "replaced", true, r.dies())
+		r.hooks()
+		now.Add(time.Second - 1)
+		r.wantState(supervised.StateConnecting)
+		now.Add(1)
+		r.wantState(supervised.StateServing)
+		failed := r.errors()
+		want(r, "failures told", 1, len(failed))
+		wantIs(r, "OnError", failed[0], context.DeadlineExceeded)
+		want(r, "replaced, with both spent", false, r.dies())
+	}, supervised.WithMaxRestarts(2), supervised.WithRestartDelay(0), supervised.WithConnectTimeout(time.Second))
+}
+
 // The last attempt that fails is told of as a failure first, then as the end; the replacement that was promised
 // is withdrawn.
 func TestB4_LastAttemptThatFailsEndsTheBudget(t *testing.T) {
