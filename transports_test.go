@@ -43,8 +43,9 @@ func TestOverCommandTransport(t *testing.T) {
 	want(t, "the process", error(syscall.ESRCH), syscall.Kill(pid, 0))
 }
 
-// inProcess is a factory of servers in this process. Each server is sent on sessions; closing it is its death.
-func inProcess(sessions chan<- *mcp.ServerSession, pair func() (client, server mcp.Transport)) supervised.Factory {
+// inProcess is a factory of servers in this process. The connection of each is sent on servers; closing it is a
+// death, while a server that closes its session ends its streams in good order first.
+func inProcess(servers chan<- mcp.Connection, pair func() (client, server mcp.Transport)) supervised.Factory {
 	return func(ctx context.Context) (mcp.Transport, error) {
 		s := mcp.NewServer(&mcp.Implementation{Name: "in process"}, nil)
 		mcp.AddTool(s, &mcp.Tool{Name: "change"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
@@ -54,13 +55,23 @@ func inProcess(sessions chan<- *mcp.ServerSession, pair func() (client, server m
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "changed"}}}, nil, nil
 		})
 		client, server := pair()
-		session, err := s.Connect(context.WithoutCancel(ctx), server, nil)
-		if err != nil {
-			return nil, err
-		}
-		sessions <- session
-		return client, nil
+		_, err := s.Connect(context.WithoutCancel(ctx), tapped{server, servers}, nil)
+		return client, err
 	}
+}
+
+// tapped is a transport whose connections are sent on conns as well.
+type tapped struct {
+	mcp.Transport
+	conns chan<- mcp.Connection
+}
+
+func (t tapped) Connect(ctx context.Context) (mcp.Connection, error) {
+	conn, err := t.Transport.Connect(ctx)
+	if err == nil {
+		t.conns <- conn
+	}
+	return conn, err
 }
 
 func TestOverInProcessTransports(t *testing.T) {
@@ -77,18 +88,15 @@ func TestOverInProcessTransports(t *testing.T) {
 	}
 	for name, pair := range pairs {
 		t.Run(name, func(t *testing.T) {
-			sessions := make(chan *mcp.ServerSession, 10)
-			h := supervise(t, inProcess(sessions, pair))
+			servers := make(chan mcp.Connection, 10)
+			h := supervise(t, inProcess(servers, pair))
 			for range 3 {
 				if _, err := h.tool("change", nil); err != nil {
 					t.Fatal(err)
 				}
 				next(t, "list_changed", h.changed)
-				server := next(t, "the server", sessions)
-				dead := make(chan struct{})
-				go func() { server.Close(); close(dead) }()
+				next(t, "the server", servers).Close()
 				h.recovered()
-				next(t, "the end of the server", dead)
 			}
 			_, err := h.tool("change", nil)
 			want(t, "the last one serves", "ok", kind(err))
