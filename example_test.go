@@ -289,13 +289,17 @@ func ExampleFactory() {
 }
 
 func ExampleFactory_inMemory() {
-	// The servers are of this process: here one that can be told to end.
+	// The servers run in this process, and each ends with its context.
 	var current *mcp.ServerSession
 	factory := func(ctx context.Context) (mcp.Transport, error) {
 		ours, theirs := mcp.NewInMemoryTransports()
 		session, err := newServer().Connect(ctx, theirs, nil)
+		if err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, func() { session.Close() })
 		current = session
-		return ours, err
+		return ours, nil
 	}
 	transport := must(supervised.New(factory))
 	defer transport.Close()
