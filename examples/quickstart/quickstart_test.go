@@ -57,6 +57,9 @@ var (
 )
 
 func TestQuickstart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs a program for seconds")
+	}
 	output := run(t, build(t))
 
 	var hooks, callers []string
