@@ -32,6 +32,12 @@ var (
 	// ErrPeerLost: sent, or sent in part, and not answered: the peer died. The request may have run. It
 	// does not match ErrClosed. The end of the peer is found in it with errors.As.
 	ErrPeerLost error = &sentinel{text: "supervised: peer lost: the request may have run"}
+
+	// ErrStreamClosed: the stream was closed by its caller, or cancelled by the server.
+	ErrStreamClosed = errors.New("supervised: stream closed")
+
+	// ErrDeliveryDropped: the handler of a stream fell behind by more than WithStreamBuffer allows.
+	ErrDeliveryDropped = errors.New("supervised: stream lags too far behind: a delivery was dropped")
 )
 
 // codeRejected is the SDK's code for a message that the transport refused, with the connection intact.

@@ -14,7 +14,7 @@ const (
 type inbox struct {
 	messages []jsonrpc.Message
 	head     int // messages[:head] was read
-	held     []jsonrpc.Message
+	held     []*jsonrpc.Request
 	load     int   // the weight of messages and held
 	end      error // what Read returns behind the messages; nil while more may come
 }
@@ -42,27 +42,20 @@ func (b *inbox) push(m jsonrpc.Message) {
 	b.load += weight(m)
 }
 
-// hold keeps m back until release or discard.
-func (b *inbox) hold(m jsonrpc.Message) {
+// hold keeps m back until release.
+func (b *inbox) hold(m *jsonrpc.Request) {
 	b.held = append(b.held, m)
 	b.load += weight(m)
 }
 
-// release passes what was held back.
-func (b *inbox) release() {
+// release returns what was held back.
+func (b *inbox) release() []*jsonrpc.Request {
 	held := b.held
-	b.discard()
+	b.held = nil
 	for _, m := range held {
-		b.push(m)
-	}
-}
-
-// discard drops what was held back.
-func (b *inbox) discard() {
-	for _, m := range b.held {
 		b.load -= weight(m)
 	}
-	b.held = nil
+	return held
 }
 
 // pop returns the oldest message; nil: there is none.

@@ -2,7 +2,6 @@ package supervised
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -49,7 +48,8 @@ type lifecycle struct {
 	promised  bool               // a replacement is promised and does not serve yet (L7)
 	withdrawn bool               // the budget ended while one was promised (C4)
 	granted   budget.Grant       // for the death that is being recovered from
-	requested bool               // that death was asked for, and nothing was granted for it
+	why       string             // that death was not one that spends: what is logged for it; "": it was
+	probed    bool               // the probe was left unanswered, and nothing has served since (E3)
 	closing   bool               // Close was called
 	drain     *drain             // what Close waits for; nil: it was not called while something served
 	closed    bool               // a call of Close has got the error of the connection's own
@@ -164,15 +164,35 @@ func (l *lifecycle) connected(p *peer) {
 	l.served = true
 	l.serving = p
 	p.servedAt = l.clock.Now()
-	l.ledger.open()
+	recalled := l.ledger.open()
 	l.board.serve(p) // who waits for StateServing finds it open
-	r, ok := l.fire(EventConnected, facts{first: first}, p, nil)
+	r, ok := l.fire(EventConnected, facts{first: first, afterProbe: l.probed}, p, nil)
 	if !ok {
 		return
 	}
 	l.reply(nil)
-	l.emit(r.Hooks, occasion{peer: p})
+	if len(recalled) > 0 {
+		go l.recall(p, recalled)
+	}
+	if l.probed {
+		l.probed = false
+		l.ledger.answerProbe(errProbeUnanswered)
+	}
+	if l.emit(r.Hooks, occasion{peer: p}) != nil && l.refresh {
+		s := l.ledger.view()
+		l.hooks.emit(nil, func() { l.ledger.inject(p.generation, s.refreshed()) })
+	}
 	p.whenEnded(func(cause error) { l.post(func() { l.peerDied(p, cause) }) })
+}
+
+// recall writes to p the cancellations of what was replayed to it and then cancelled.
+func (l *lifecycle) recall(p *peer, cancellations []*jsonrpc.Request) {
+	for _, n := range cancellations {
+		if err := p.conn.Write(p.live, n); err != nil && !writersOwn(p.live, n, err) {
+			p.broke(err)
+			return
+		}
+	}
 }
 
 // connectFailed: p could not be brought up.
@@ -202,8 +222,12 @@ func (l *lifecycle) peerDied(p *peer, cause error) {
 	if p != l.serving {
 		return
 	}
-	f := facts{closing: l.closing}
-	if !f.closing {
+	f := facts{closing: l.closing, probeUnanswered: l.ledger.probing(nil)}
+	switch {
+	case f.closing:
+	case f.probeUnanswered:
+		l.granted, l.why, l.probed = budget.Grant{}, "the server did not answer server/discover, starting it again", true
+	default:
 		at := l.clock.Now()
 		f.budgetLeft = l.spend(budget.Death{At: at, Uptime: at.Sub(p.servedAt), Cause: cause})
 	}
@@ -237,7 +261,7 @@ func (l *lifecycle) restart(cause error) error {
 	if !ok {
 		return l.notServing()
 	}
-	l.granted, l.requested = budget.Grant{}, true
+	l.granted, l.why = budget.Grant{}, "restarting the peer on request"
 	l.retire(p, cause, l.kill)
 	l.recover(r, p, cause)
 	return nil
@@ -257,7 +281,7 @@ func (l *lifecycle) notServing() error {
 // spend asks the budget, once for each death.
 func (l *lifecycle) spend(d budget.Death) bool {
 	grant, ok := l.budget.Spend(d)
-	l.granted, l.requested = grant, false
+	l.granted, l.why = grant, ""
 	l.board.spent(grant, ok, d.At)
 	if !ok {
 		l.failure = &ExhaustedError{Restarts: grant.Max, Window: grant.Window, Last: d.Cause}
@@ -363,7 +387,9 @@ func (l *lifecycle) respawn(p *peer) {
 		return
 	}
 	l.logRestart(p)
-	l.board.restarted()
+	if !l.probed {
+		l.board.restarted()
+	}
 	l.spawn(nil)
 }
 
@@ -398,14 +424,14 @@ func (l *lifecycle) bringUp(p *peer, bound context.Context, last mcp.Transport) 
 		return err
 	}
 	p.whenEnded(p.cancel)
-	replay := l.ledger.hear(p.generation)
+	agreed, kept := l.ledger.hear(p.generation, l.pong(p))
 	p.watch(l.ledger, l.hooks.emitError)
-	if len(replay) > 0 {
+	if agreed.handshake != nil || len(kept) > 0 {
 		// Beside this, so that a connection whose Write ignores its context holds up nothing: it is closed.
-		replayed := make(chan error, 1)
-		go func() { replayed <- l.replay(p, replay) }()
+		prepared := make(chan error, 1)
+		go func() { prepared <- l.prepare(p, agreed, kept) }()
 		select {
-		case err := <-replayed:
+		case err := <-prepared:
 			if err != nil {
 				return err
 			}
@@ -415,28 +441,6 @@ func (l *lifecycle) bringUp(p *peer, bound context.Context, last mcp.Transport) 
 	}
 	if !release() {
 		return context.Cause(p.ctx)
-	}
-	return nil
-}
-
-// replay writes to p what was kept for it. A request that p cannot take is logged and stays for the one after.
-func (l *lifecycle) replay(p *peer, calls []*call) error {
-	for _, c := range calls {
-		if !l.ledger.resend(p.generation, c) {
-			continue
-		}
-		ctx, cancel := context.WithCancelCause(c.ctx)
-		stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
-		err := p.conn.Write(ctx, c.request)
-		stop()
-		cancel(nil)
-		if err == nil {
-			continue
-		}
-		l.logger.WithError(err).WithField("id", c.request.ID.Raw()).Error("replay failed")
-		if !writersOwn(ctx, c.request, err) || p.ctx.Err() != nil {
-			return fmt.Errorf("supervised: replay: %w", err)
-		}
 	}
 	return nil
 }

@@ -20,7 +20,9 @@ const (
 	DefaultRestartDelay   = 100 * time.Millisecond
 	DefaultRestartWindow  = 60 * time.Second
 	DefaultConnectTimeout = 30 * time.Second
+	DefaultProbeTimeout   = 10 * time.Second
 	DefaultDrainTimeout   = 5 * time.Second
+	DefaultStreamBuffer   = 1024
 )
 
 // An Option changes how New builds a Transport. Where one is given twice, the last counts.
@@ -36,7 +38,10 @@ type options struct {
 	logger         logrus.FieldLogger
 	retain         retry.Policy
 	connectTimeout time.Duration
+	probeTimeout   time.Duration
 	drainTimeout   time.Duration
+	streamBuffer   int
+	refresh        bool
 }
 
 // newOptions applies opts to the defaults. The error names every option that is wrong, not only the first.
@@ -47,7 +52,9 @@ func newOptions(opts []Option) (options, error) {
 		restartWindow:  DefaultRestartWindow,
 		retain:         retry.Never,
 		connectTimeout: DefaultConnectTimeout,
+		probeTimeout:   DefaultProbeTimeout,
 		drainTimeout:   DefaultDrainTimeout,
+		streamBuffer:   DefaultStreamBuffer,
 	}
 	var errs []error
 	for _, opt := range opts {
@@ -136,6 +143,11 @@ func WithLogger(l logrus.FieldLogger) Option {
 	}
 }
 
+// WithRetryLostRequests keeps the calls in flight at a death that only read (retry.ReadOnly): they are sent again
+// to the replacement under the same id, and the caller never learns that the peer changed. Without it they fail
+// with ErrPeerLost.
+func WithRetryLostRequests() Option { return WithRetryPolicy(retry.ReadOnly) }
+
 // WithRetryPolicy sets which of the calls in flight at a death are sent again to the replacement, under the
 // same id, instead of failing with ErrPeerLost: retry.Never. A call that is sent again may run twice.
 func WithRetryPolicy(p retry.Policy) Option {
@@ -154,12 +166,44 @@ func WithConnectTimeout(d time.Duration) Option {
 	}
 }
 
+// WithProbeTimeout bounds how long a server may take to answer server/discover where that is the first request
+// of all: DefaultProbeTimeout; 0 is no bound. Servers of an older protocol may exit on it or stay silent. A fresh
+// process then gets the older handshake, and no restart is spent.
+func WithProbeTimeout(d time.Duration) Option {
+	return func(o *options) error {
+		o.probeTimeout = d
+		return notNegative("WithProbeTimeout", d)
+	}
+}
+
 // WithDrainTimeout bounds the context of the OnDrain hooks, and with it how long Close leaves the connection
 // open for them: DefaultDrainTimeout; 0 is no bound.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(o *options) error {
 		o.drainTimeout = d
 		return notNegative("WithDrainTimeout", d)
+	}
+}
+
+// WithStreamBuffer sets by how many deliveries the handler of a Stream may lag before the stream ends with
+// ErrDeliveryDropped: DefaultStreamBuffer, at least 1.
+func WithStreamBuffer(n int) Option {
+	return func(o *options) error {
+		o.streamBuffer = n
+		if n < 1 {
+			return fmt.Errorf("supervised: WithStreamBuffer(%d): want at least 1", n)
+		}
+		return nil
+	}
+}
+
+// WithRefreshNotices has the client told after each respawn, when the OnReconnect hooks have returned, that the
+// lists of tools, prompts and resources have changed, those of them that the server has: so that it drops what
+// it has cached of a server that is gone.
+func WithRefreshNotices() Option {
+	return func(o *options) error {
+		o.refresh = true
+		return nil
 	}
 }
 

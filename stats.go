@@ -26,6 +26,10 @@ type Stats struct {
 	InFlight int // calls that await their answer, those kept for a replacement included
 	Streams  int // subscriptions/listen requests that are open
 
+	// ServerChanged: the server of now answered the replayed handshake with other capabilities, another name or
+	// another version than the first did.
+	ServerChanged bool
+
 	// LastExit is how the last connection that is gone ended, with its exit where it had one (errors.As); nil:
 	// none has ended yet, or its end had no error.
 	LastExit error
@@ -118,6 +122,17 @@ func (b *board) refusal() error {
 	}
 }
 
+// listenRefusal is why there can be no stream now; nil: there can.
+func (b *board) listenRefusal() error {
+	switch s := b.now.Load(); {
+	case s.state == StateIdle, s.state == StateConnecting && !s.reconnecting:
+		return ErrNotStarted
+	case s.state != StateServing:
+		return b.refusal()
+	}
+	return nil
+}
+
 // waitServing returns once a connection serves, the transport is closed for good, or ctx is done.
 func (b *board) waitServing(ctx context.Context) error {
 	for {
@@ -190,8 +205,8 @@ func (l *lifecycle) logRestart(p *peer) {
 	if s, ok := exitSignal(end); ok {
 		fields["signal"] = s.String()
 	}
-	if l.requested {
-		l.logger.WithFields(fields).Warn("restarting the peer on request")
+	if l.why != "" {
+		l.logger.WithFields(fields).Warn(l.why)
 		return
 	}
 	fields["attempt"], fields["budget"] = l.granted.Attempt, l.granted.Max

@@ -99,6 +99,7 @@ func (t *Transport) Err() error {
 func (t *Transport) Stats() Stats {
 	s := t.life.board.stats()
 	s.InFlight, s.Streams = t.life.ledger.counts()
+	s.ServerChanged = t.life.ledger.view().changed
 	return s
 }
 
