@@ -421,6 +421,31 @@ func TestC2_CallsGoThroughDuringTheDrain(t *testing.T) {
 	})
 }
 
+// The peer may answer as long as it lives; what it leaves open fails after that, and OnClose is told last.
+func TestC2_LastAnswersOfAPeerThatIsClosed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var first jsonrpc.ID
+		r.onMint(0, func(_ context.Context, p *peertest.Peer) error {
+			p.OnClose = func() error {
+				want(r, "failed before the connection is closed", nil, r.read())
+				want(r, "hooks before the connection is closed", lines("drain"), r.hooks())
+				_, err := r.call("tools/call")
+				want(r, "written while it closes", "closed", kind(err))
+				p.Reply(first, `"late"`)
+				return nil
+			}
+			return nil
+		})
+		r.connect()
+		first, _ = r.call("tools/call")
+		r.call("tools/call")
+		r.closes()
+		want(r, "answers", lines(`1 "late"`, "2 closed"), r.read())
+		want(r, "Read", io.EOF.Error(), kind(r.readError()))
+		want(r, "hooks", lines("close"), r.hooks())
+	})
+}
+
 func TestC2_OnCloseFollowsTheFailures(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		conn, err := r.Connect(context.Background())
@@ -485,6 +510,36 @@ func TestC2_DrainIsBounded(t *testing.T) {
 			}, supervised.WithDrainTimeout(tt.timeout))
 		})
 	}
+}
+
+func TestC2_DeathEndsTheDrain(t *testing.T) {
+	b := &countingBudget{Budget: tumbling(t, 3, time.Minute, 0)}
+	inBubble(t, func(r *rig) {
+		r.OnDrain(func(ctx context.Context) {
+			<-ctx.Done()
+			wantIs(r, "the context's error", ctx.Err(), context.Canceled)
+			_, err := r.call("tools/call")
+			want(r, "written after the death", "closed", kind(err))
+		})
+		r.connect()
+		r.call("tools/call")
+		r.call("tools/list") // which would be kept
+		r.call("subscriptions/listen")
+		began := time.Now()
+		closed := later(r.Transport.Close)
+		pass(time.Second)
+		r.Last().Die(errCrash)
+		want(r, "Close", "ok", kind(<-closed))
+		want(r, "Close took", time.Second, time.Since(began))
+		answers := r.read()
+		want(r, "answers of calls", lines("1 peer lost", "2 peer lost"), answers[:2])
+		want(r, "Read", io.EOF.Error(), kind(r.readError()))
+		r.closes()
+		want(r, "hooks", lines("drain", "close: crash"), r.hooks())
+		want(r, "minted", 1, r.Minted())
+		want(r, "budget asked", 0, len(b.deaths()))
+		want(r, "Err", "ok", kind(r.Err()))
+	}, supervised.WithBudget(b), supervised.WithDrainTimeout(0), keeping)
 }
 
 // A peer that dies because it is closed has not died.
@@ -658,6 +713,7 @@ func TestC6_InsideAHook(t *testing.T) {
 	ways := map[string]func(r *rig){
 		"Close":                   func(r *rig) { r.Transport.Close() },
 		"Close of the connection": func(r *rig) { r.conn.Close() },
+		"both":                    func(r *rig) { r.conn.Close(); r.Transport.Close() },
 		"both, the other way":     func(r *rig) { r.Transport.Close(); r.conn.Close() },
 		"many": func(r *rig) {
 			for range 10 {
@@ -1048,6 +1104,50 @@ func TestC8_FromTheReadingGoroutineWithAHookBlocked(t *testing.T) {
 		close(hold)
 		want(r, "hooks", lines("error: stray line", "drain", "close"), r.hooks())
 	})
+}
+
+// With nothing to drain there is nothing that the close could wait for.
+func TestC8_WithAHookBlockedAndNothingToDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fleet peertest.Fleet
+		fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		tr, err := supervised.New(fleet.Mint)
+		want(t, "New", "ok", kind(err))
+		hold := make(chan struct{})
+		tr.OnError(func(error) { <-hold })
+		conn, err := tr.Connect(context.Background())
+		want(t, "Connect", "ok", kind(err))
+		fleet.Last().Report(errors.New("stray line"))
+		synctest.Wait()
+		conn.Close()
+		synctest.Wait()
+		want(t, "state", "closed", tr.State().String())
+		now, _ := fleet.Alive()
+		want(t, "alive", 0, now)
+		close(hold)
+		tr.Close()
+	})
+}
+
+// Close comes to the help of a drain that waits behind a hook.
+func TestC8_TransportCloseAfterCloseOfTheConnectionWithAHookBlocked(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		hold := make(chan struct{})
+		r.OnError(func(error) { <-hold })
+		r.onMint(0, func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil })
+		r.connect()
+		r.Last().Report(errors.New("stray line"))
+		synctest.Wait()
+		r.conn.Close()
+		closed := later(r.Transport.Close)
+		select {
+		case <-closed:
+		case <-time.After(time.Hour):
+			r.Error("Close has not returned after an hour")
+			r.Last().Die(errCrash)
+		}
+		close(hold)
+	}, supervised.WithDrainTimeout(0))
 }
 
 // An OnDrain hook that uses the session while the SDK holds its lock neither hangs nor is answered wrongly.
