@@ -13,7 +13,7 @@ type Spec[S, E comparable] struct {
 	// Start is the state that a machine begins in.
 	Start S
 	// Ends are the states in which a lifecycle is over. Nothing leads out of
-	// one; an event that leads from an end back to itself does not.
+	// one. An end may still accept an event that leads back to it.
 	Ends []S
 	// Everywhere are the events that every state but an end accepts.
 	Everywhere []E

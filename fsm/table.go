@@ -45,6 +45,7 @@ type Row[S, E comparable] struct {
 	// Guard is empty in the else of a choice, and in an only branch.
 	Guard string
 	To    S
+	// Hooks is what the caller is to do once the row was taken.
 	Hooks []string
 }
 
@@ -151,6 +152,7 @@ func (t Table[S, E]) Next(from S, event E, holds func(guard string) bool) (Row[S
 }
 
 // RefusedError says that a state does not accept an event. Nothing has changed.
+// It is always returned as a pointer.
 type RefusedError[S, E comparable] struct {
 	State S
 	Event E

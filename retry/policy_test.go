@@ -98,6 +98,8 @@ func TestQ3_NoContinuationIsKept(t *testing.T) {
 		{"nested as deep as encoding/json goes", nested(10_000), true},
 
 		{"malformed: cut short", `{"uri":"file:///a"`, false},
+		{"malformed: cut before a value", `{"uri":`, false},
+		{"malformed: cut inside a string", `{"uri":"file`, false},
 		{"malformed: no value", `{"uri":}`, false},
 		{"malformed: a comma too many", `{"uri":1,}`, false},
 		{"malformed: a comma too few", `{"a":1 "b":2}`, false},
@@ -113,6 +115,7 @@ func TestQ3_NoContinuationIsKept(t *testing.T) {
 		{"malformed: white space only", ` `, false},
 		{"malformed: not quite null", `nul`, false},
 		{"malformed: nested deeper than encoding/json goes", nested(10_001), false},
+		{"malformed: objects nested deeper than encoding/json goes", strings.Repeat(`{"a":`, 10_001) + "1" + strings.Repeat("}", 10_001), false},
 		{"malformed: nested beyond reason", nested(1_000_000), false},
 		{"no object: an array", `["uri"]`, false},
 		{"no object: a string", `"uri"`, false},
