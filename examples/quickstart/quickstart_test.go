@@ -36,7 +36,7 @@ var (
 		[]string{
 			"state serving -> exhausted (peer-died)",
 			"ended stdio: signal: killed",
-			"state exhausted -> closed (give-up)",
+			"state exhausted -> closed",
 		},
 	)
 	wantCallers = slices.Concat(
@@ -68,6 +68,8 @@ func TestQuickstart(t *testing.T) {
 		line = strings.Join(strings.Fields(line), " ")
 		line = regexp.MustCompile(`process \d+`).ReplaceAllString(line, "process PID")
 		line = regexp.MustCompile(`^gap .*`).ReplaceAllString(line, "gap DURATION")
+		// The SDK closes a connection that has ended. That may come before the transport's own step, or after it.
+		line = regexp.MustCompile(`^(state exhausted -> closed) \((give-up|close)\)$`).ReplaceAllString(line, "$1")
 		if runtime.GOOS == "windows" { // where nothing dies of a signal
 			line = strings.Replace(line, "exit status 1", "signal: killed", 1)
 		}
