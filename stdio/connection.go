@@ -242,13 +242,13 @@ func (c *connection) goneWithin(d time.Duration) bool {
 func (c *connection) letGo() {
 	c.stdout.seal()
 	c.stdin.settle()
-	unblock(c.stderr.file)
+	c.stderr.stop()
 }
 
 // watch sees the process to its end. It runs on a goroutine of its own from start to end.
 func (c *connection) watch() {
 	c.proc.await()
-	c.proc.kill() // what is left of the group, while its id is still taken
+	_ = c.proc.kill() // what is left of the group, while its id is still taken
 	c.stdin.end(errBrokenPipe)
 	c.clock.AfterFunc(drainWait, c.stdout.cut)
 
@@ -256,7 +256,7 @@ func (c *connection) watch() {
 	select {
 	case <-c.stderr.drained:
 	case <-timer.C:
-		unblock(c.stderr.file)
+		c.stderr.stop()
 	}
 	timer.Stop()
 

@@ -76,10 +76,11 @@ func (p *process) signal(s syscall.Signal) error {
 	if p.reaped {
 		return nil
 	}
-	if err := syscall.Kill(-p.leader.Pid, s); !errors.Is(err, syscall.ESRCH) {
-		return err
+	err := syscall.Kill(-p.leader.Pid, s)
+	if errors.Is(err, syscall.ESRCH) { // the leader has moved to another group
+		err = syscall.Kill(p.leader.Pid, s)
 	}
-	return nil
+	return err
 }
 
 // groupAlive reports whether anything of the group still runs after the leader was reaped.

@@ -37,10 +37,10 @@ func newStderr(file *os.File, cmd Command, report func(error)) *stderr {
 	return s
 }
 
-// drain reads until the pipe ends or is unblocked. It runs on a goroutine of its own.
+// drain reads until the pipe ends or stop is called. It runs on a goroutine of its own.
 func (s *stderr) drain() {
 	defer close(s.drained)
-	defer s.file.Close()
+	defer s.stop()
 	chunk := make([]byte, 16<<10)
 	for {
 		n, err := s.file.Read(chunk)
@@ -54,6 +54,9 @@ func (s *stderr) drain() {
 		l.flush()
 	}
 }
+
+// stop closes the pipe, also under a drain that waits for it. A drain that waits for the writer goes on waiting.
+func (s *stderr) stop() { _ = s.file.Close() }
 
 func (s *stderr) pass(text []byte) {
 	if s.to == nil || len(text) == 0 {
