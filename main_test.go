@@ -18,7 +18,11 @@ import (
 const serverEnv = "SUPERVISED_TEST_SERVER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(serverEnv) != "" {
+	switch mode, old := strings.CutPrefix(os.Getenv(serverEnv), "old "); {
+	case old:
+		serveOld(mode, os.Stdin, os.Stdout)
+		return
+	case mode != "":
 		serve()
 		return
 	}
@@ -63,6 +67,38 @@ func serve() {
 		fmt.Fprintln(os.Stderr, "why")
 		os.Exit(in.Code)
 		return nil, nil, nil
+	})
+	// A tool with an effect that is seen, and no answer.
+	mcp.AddTool(s, &mcp.Tool{Name: "append"}, func(ctx context.Context, _ *mcp.CallToolRequest, in struct {
+		File string `json:"file"`
+	}) (*mcp.CallToolResult, any, error) {
+		f, err := os.OpenFile(in.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, nil, err
+		}
+		fmt.Fprintln(f, "ran")
+		f.Close()
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	})
+	s.AddResource(&mcp.Resource{URI: "test://pid", Name: "pid"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test://pid", Text: fmt.Sprint(os.Getpid())}}}, nil
+	})
+	prompt := func(name string) {
+		s.AddPrompt(&mcp.Prompt{Name: name}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, nil
+		})
+	}
+	prompt("first")
+	mcp.AddTool(s, &mcp.Tool{Name: "change prompts"}, func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
+		prompt(fmt.Sprint("p", time.Now().UnixNano()))
+		return text("changed")
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "update"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
+		if err := s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: "test://pid"}); err != nil {
+			return nil, nil, err
+		}
+		return text("updated")
 	})
 	// Adding a tool is a change of the list, which subscribers are told of.
 	mcp.AddTool(s, &mcp.Tool{Name: "change"}, func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {

@@ -30,6 +30,7 @@ type host struct {
 	*supervised.Transport
 	session *mcp.ClientSession
 	changed chan struct{} // a token for each list_changed of the tools
+	updated chan string   // the URI of each resource that was updated
 
 	closed, reconnected chan error // what OnClose and OnReconnect were told
 }
@@ -49,16 +50,24 @@ func server(argv ...string) stdio.Command {
 
 func supervise(t testing.TB, factory supervised.Factory, opts ...supervised.Option) *host {
 	t.Helper()
+	return superviseAlive(t, 0, factory, opts...)
+}
+
+// superviseAlive is supervise for a client that pings the server all the time.
+func superviseAlive(t testing.TB, keepAlive time.Duration, factory supervised.Factory, opts ...supervised.Option) *host {
+	t.Helper()
 	opts = append([]supervised.Option{supervised.WithMaxRestarts(1000), supervised.WithRestartDelay(0)}, opts...)
 	tr, err := supervised.New(factory, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{TB: t, Transport: tr, changed: make(chan struct{}, 100), closed: make(chan error, 2000), reconnected: make(chan error, 2000)}
+	h := &host{TB: t, Transport: tr, changed: make(chan struct{}, 100), updated: make(chan string, 100), closed: make(chan error, 2000), reconnected: make(chan error, 2000)}
 	tr.OnClose(func(cause error) { h.closed <- cause })
 	tr.OnReconnect(func(context.Context) error { h.reconnected <- nil; return nil })
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, &mcp.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { h.changed <- struct{}{} },
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { h.updated <- r.Params.URI },
+		KeepAlive:              keepAlive,
 	})
 	h.session, err = client.Connect(context.Background(), tr, nil)
 	if err != nil {
