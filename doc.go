@@ -44,8 +44,15 @@
 //   - [ExhaustedError]: the budget is spent, the session over.
 //
 // All of them match mcp.ErrConnectionClosed, which is all that a call matches that is made after the session has
-// ended. A subscriptions/listen, which is what the SDK sends for Subscribe and for list-changed handlers, is no
-// such call: it is sent again to each replacement, and its notifications keep coming.
+// ended. With [WithRetryLostRequests] a call that only reads does not fail with its server: it is sent again to the
+// replacement, and its caller waits.
+//
+// # What a replacement is given
+//
+// Before it serves, a replacement gets what a fresh process cannot know: in a session of a protocol before
+// 2026-07-28 the handshake, the log level and the resource subscriptions; then the calls that were kept; then each
+// subscriptions/listen that is open, under its id, so that notifications keep coming. The SDK sends that for
+// Subscribe and for list-changed handlers; [Transport.Listen] opens a [Stream] of one's own.
 //
 // # Hooks
 //
@@ -65,9 +72,4 @@
 // [WithRestartDelay] set that, and [WithBudget] replaces it by a budget.Budget of one's own. Every death spends
 // one restart, exit status 0 included, and so does a replacement that cannot be started. [Transport.Restart]
 // spends nothing.
-//
-// # What is not there yet
-//
-// A session that began with initialize, that is with a protocol before 2026-07-28, has state in the server; a
-// replacement is not given that handshake yet and refuses the calls of the session. README.md lists the rest.
 package supervised

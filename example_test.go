@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/sirupsen/logrus"
 
@@ -106,6 +107,46 @@ func ExampleTransport_WaitServing() {
 	fmt.Println(text(patient(&mcp.CallToolParams{Name: "greet"})))
 	// Output:
 	// Hello, stranger!
+}
+
+func ExampleWithRetryLostRequests() {
+	transport := must(supervised.New(myServer.Mint, supervised.WithRetryLostRequests()))
+	defer transport.Close()
+	session := must(myClient.Connect(ctx, transport, nil))
+
+	answer := make(chan *mcp.ReadResourceResult)
+	go func() { answer <- must(session.ReadResource(ctx, &mcp.ReadResourceParams{URI: "my://story"})) }()
+	for transport.Stats().InFlight == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	session.CallTool(ctx, &mcp.CallToolParams{Name: "crash"})
+
+	// The one who reads does not notice that the server died over it.
+	fmt.Println((<-answer).Contents[0].Text)
+	// Output:
+	// Once upon a time.
+}
+
+func ExampleTransport_Listen() {
+	transport := must(supervised.New(myServer.Mint))
+	defer transport.Close()
+	session := must(myClient.Connect(ctx, transport, nil))
+
+	deliveries := make(chan string, 10)
+	stream := must(transport.Listen(ctx, &mcp.SubscriptionsListenParams{
+		Notifications: &mcp.NotificationSubscriptions{ToolsListChanged: true},
+	}, func(n *jsonrpc.Request) { deliveries <- n.Method }))
+
+	session.CallTool(ctx, &mcp.CallToolParams{Name: "crash"})
+	transport.WaitServing(ctx)
+	session.CallTool(ctx, &mcp.CallToolParams{Name: "learn"})
+	fmt.Println("the next server says:", <-deliveries)
+
+	stream.Close()
+	fmt.Println("closed:", errors.Is(stream.Await(ctx), supervised.ErrStreamClosed))
+	// Output:
+	// the next server says: notifications/tools/list_changed
+	// closed: true
 }
 
 func ExampleTransport_OnTransition() {
@@ -389,10 +430,20 @@ func newServer() *mcp.Server {
 		<-ctx.Done()
 		return nil, nil, ctx.Err()
 	})
+	mcp.AddTool(s, &mcp.Tool{Name: "learn"}, func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
+		mcp.AddTool(s, &mcp.Tool{Name: "juggle"}, func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
+			return reply("Oops.")
+		})
+		return reply("")
+	})
 	mcp.AddTool(s, &mcp.Tool{Name: "crash"}, func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
 		fmt.Fprintln(os.Stderr, "out of memory")
 		os.Exit(3)
 		return nil, nil, nil
+	})
+	s.AddResource(&mcp.Resource{Name: "story", URI: "my://story"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		time.Sleep(100 * time.Millisecond)
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "my://story", Text: "Once upon a time."}}}, nil
 	})
 	return s
 }
