@@ -457,27 +457,44 @@ func (l *ledger) shut() {
 
 // seal ends the generation that is heard and divides its calls, oldest first: one that keep wants is kept for
 // the replacement, a ping is answered (Q7), any other fails with lost. An initialize is kept in any case (E1),
-// and so is the probe, until the one after serves (E3). Streams are kept.
+// and so is the probe, until the one after serves (E3). Streams are kept. Keep is called without the lock.
 func (l *ledger) seal(keep func(*jsonrpc.Request) bool, lost error) {
+	for _, c := range l.sealed(lost) {
+		kept := c.request.Method == methodInitialize || c.request.Method != methodPing && keep(c.request)
+		l.divide(c, kept, lost)
+	}
+}
+
+// sealed seals the generation, and returns the calls that are to be divided. Those that the client has cancelled
+// are not among them; they fail.
+func (l *ledger) sealed(lost error) (calls []*call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.silence()
 	for c := range l.cancelled.all() {
 		l.fail(c, lost)
 	}
-	for c := range l.flight.all() {
-		switch {
-		case c.request.Method == methodPing:
-			l.remove(c)
-			l.push(emptyResult(c.request.ID))
-		case c == l.probe, c.request.Method == methodInitialize, keep(c.request):
-			c.generation = -1
-		default:
-			l.fail(c, lost)
-		}
-	}
 	for c := range l.streams.all() {
 		c.generation = -1
+	}
+	for c := range l.flight.all() {
+		c.generation = -1
+		calls = append(calls, c)
+	}
+	return calls
+}
+
+// divide keeps a call of a generation that is sealed, or ends it. It may have been cancelled meanwhile.
+func (l *ledger) divide(c *call, kept bool, lost error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case c.in == nil, kept, c == l.probe:
+	case c.request.Method == methodPing:
+		l.remove(c)
+		l.push(emptyResult(c.request.ID))
+	default:
+		l.fail(c, lost)
 	}
 }
 

@@ -139,7 +139,7 @@ func (l *lifecycle) start(ctx context.Context, started chan<- error) {
 	l.fire(EventStart, facts{}, nil, nil)
 	l.started = started
 	l.values = ambient.With(context.WithoutCancel(ctx), l.logger, l.clock)
-	l.spawn(ctx)
+	l.spawn(ctx, 0)
 }
 
 // refusal is the error of what comes too late.
@@ -280,7 +280,9 @@ func (l *lifecycle) notServing() error {
 
 // spend asks the budget, once for each death.
 func (l *lifecycle) spend(d budget.Death) bool {
-	grant, ok := l.budget.Spend(d)
+	var grant budget.Grant
+	var ok bool
+	l.hooks.report(protect("budget", func() { grant, ok = l.budget.Spend(d) })) // one that panics grants nothing
 	l.granted, l.why = grant, ""
 	l.board.spent(grant, ok, d.At)
 	if !ok {
@@ -321,8 +323,14 @@ func (l *lifecycle) gone(p *peer, abandoned error) {
 
 // recover divides the calls of a connection that is being retired, and sees to its replacement.
 func (l *lifecycle) recover(r row, p *peer, cause error) {
-	l.ledger.seal(l.retain.Retain, peerLost(cause))
+	l.ledger.seal(l.keep, peerLost(cause))
 	l.respawnAfter(p, l.emit(r.Hooks, occasion{peer: p, cause: cause, gone: p.gone}))
+}
+
+// keep asks the retry policy about a call in flight. One that panics keeps nothing.
+func (l *lifecycle) keep(r *jsonrpc.Request) (kept bool) {
+	l.hooks.report(protect("retry policy", func() { kept = l.retain.Retain(r) }))
+	return kept
 }
 
 // respawnAfter asks for the replacement of p once p is gone, hooks is closed (nil: nothing to wait for) and the
@@ -390,17 +398,17 @@ func (l *lifecycle) respawn(p *peer) {
 	if !l.probed {
 		l.board.restarted()
 	}
-	l.spawn(nil)
+	l.spawn(context.Background(), l.connectTimeout)
 }
 
-// spawn begins an attempt, beside the lifecycle. The first connection is bounded by the context of Connect, a
-// replacement (nil) by the connect timeout.
-func (l *lifecycle) spawn(bound context.Context) {
+// spawn begins an attempt, beside the lifecycle. It is bounded by a context, that of Connect for the first
+// connection, and by a timeout for a replacement; 0: none.
+func (l *lifecycle) spawn(bound context.Context, timeout time.Duration) {
 	p := newPeer(l.next, l.values, l.clock)
 	l.peer = p
 	last := l.last
 	go func() {
-		err := l.bringUp(p, bound, last)
+		err := l.bringUp(p, bound, timeout, last)
 		if err != nil {
 			p.doom(err)
 			if p.conn == nil {
@@ -414,8 +422,8 @@ func (l *lifecycle) spawn(bound context.Context) {
 }
 
 // bringUp mints and starts p and sends it what it must be sent, all of it in the time that there is.
-func (l *lifecycle) bringUp(p *peer, bound context.Context, last mcp.Transport) error {
-	release := p.bind(bound, l.connectTimeout)
+func (l *lifecycle) bringUp(p *peer, bound context.Context, timeout time.Duration, last mcp.Transport) error {
+	release := p.bind(bound, timeout)
 	defer release()
 	if err := p.mint(l.factory, last); err != nil {
 		return err

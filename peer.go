@@ -86,16 +86,18 @@ func newPeer(generation int, values context.Context, c clock.Clock) *peer {
 	return p
 }
 
-// bind ends the peer's context with bound too, or after d where that is not 0, until release is called. It
-// reports false where the context has ended for that reason.
+// bind ends the peer's context with bound too, and after d where that is not 0, until release is called.
+// Release reports false where the context has ended for one of those reasons.
 func (p *peer) bind(bound context.Context, d time.Duration) (release func() bool) {
-	stop := func() bool { return true }
-	if bound != nil {
-		stop = context.AfterFunc(bound, func() { p.cancel(bothCauses(bound)) })
-	} else if d > 0 {
-		stop = p.clock.AfterFunc(d, func() { p.cancel(errConnectTimeout) }).Stop
+	stop := context.AfterFunc(bound, func() { p.cancel(bothCauses(bound)) })
+	if d == 0 {
+		return stop
 	}
-	return stop
+	timer := p.clock.AfterFunc(d, func() { p.cancel(errConnectTimeout) })
+	return func() bool {
+		inTime := timer.Stop()
+		return stop() && inTime
+	}
 }
 
 // bothCauses is the error of a context that has ended, in which its cause is found as well.
@@ -118,13 +120,21 @@ func (p *peer) mint(f Factory, last mcp.Transport) error {
 		err       error
 	}
 	minted := make(chan result, 1)
+	begun := make(chan struct{})
 	go func() {
 		r := result{err: errors.New("supervised: the factory ended its goroutine")}
 		defer func() { minted <- r }()
+		over := context.Cause(p.ctx)
+		close(begun)
+		if over != nil {
+			r.err = over
+			return
+		}
 		if err := protect("factory", func() { r.transport, r.err = f(p.ctx) }); err != nil {
 			r = result{err: err}
 		}
 	}()
+	<-begun // what ends the context after this finds a call of the factory that has begun
 	select {
 	case r := <-minted:
 		switch {
