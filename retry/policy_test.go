@@ -93,7 +93,7 @@ func TestQ3_NoContinuationIsKept(t *testing.T) {
 		{"in another case", `{"RequestState":1,"inputresponses":2}`, true},
 		{"a longer name", `{"requestStates":1,"inputResponses2":1,"_requestState":1}`, true},
 		{"a shorter name", `{"requestStat":1,"":1,"i":1}`, true},
-		{"another escape than the letter's", `{"\requestState":1,"i\nputResponses":1,"requestState\u0000":1,"request\\State":1}`, true},
+		{"another escape than the letter's", `{"\requestState":1,"i\nputResponses":1,"\n0069nputResponses":1,"requestState\u0000":1,"request\\State":1}`, true},
 		{"half a surrogate pair", `{"\ud83drequestState":1}`, true},
 		{"nested as deep as encoding/json goes", nested(10_000), true},
 
