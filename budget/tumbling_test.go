@@ -275,7 +275,7 @@ func TestTumblingAgreesWithAModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		inOrder := rapid.Bool().Draw(t, "in order")
-		var origin time.Time // the zero time means nothing special either
+		var origin time.Time                 // the zero time means nothing special either
 		var deaths, restarts []time.Duration // since the origin
 		var at time.Duration
 		for range rapid.IntRange(1, 60).Draw(t, "deaths") {
