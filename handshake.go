@@ -3,7 +3,6 @@ package supervised
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -78,33 +77,6 @@ func (l *lifecycle) renew(p *peer, method string, params json.RawMessage) error 
 	return nil
 }
 
-// replay writes to p what was kept for it. A request that p refuses fails with that, and a stream stays for the
-// peer after it (R3); where the connection breaks, all of it stays (Q5).
-func (l *lifecycle) replay(p *peer, calls []*call) error {
-	for _, c := range calls {
-		if !l.ledger.resend(p.generation, c) {
-			continue
-		}
-		ctx, cancel := context.WithCancelCause(c.ctx)
-		stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
-		err := p.conn.Write(ctx, c.request)
-		stop()
-		cancel(nil)
-		if err == nil {
-			continue
-		}
-		l.logger.WithField("id", c.request.ID.Raw()).Error("the replacement did not take a request that was kept for it")
-		if p.ctx.Err() != nil || !writersOwn(ctx, c.request, err) {
-			return fmt.Errorf("supervised: replay: %w", err)
-		}
-		if done := c.ctx.Err(); done != nil {
-			err = done
-		}
-		l.ledger.refuse(c, err)
-	}
-	return nil
-}
-
 // pong answers a ping of p while it is being prepared, for the client.
 func (l *lifecycle) pong(p *peer) func(jsonrpc.ID) {
 	return func(id jsonrpc.ID) {
@@ -112,37 +84,4 @@ func (l *lifecycle) pong(p *peer) func(jsonrpc.ID) {
 			p.broke(err)
 		}
 	}
-}
-
-// errProbe is how a peer ends that was killed for leaving the probe unanswered, and what the probe is answered
-// with when the one after it serves. The client falls back to the older handshake.
-var (
-	errProbeTimeout    = errors.New("supervised: server/discover was not answered in time")
-	errProbeUnanswered = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "supervised: the server did not answer server/discover"}
-)
-
-// watchProbe bounds the wait for the answer to the probe, which is about to be written to p (E3).
-func (l *lifecycle) watchProbe(p *peer) {
-	if l.probeTimeout == 0 {
-		return
-	}
-	l.ledger.timeProbe(l.clock.AfterFunc, l.probeTimeout, func() {
-		l.post(func() {
-			if !l.closing && l.ledger.probing(nil) {
-				l.peerDied(p, errProbeTimeout)
-			}
-		})
-	})
-}
-
-// refreshed are the notifications that have the client drop what it has cached of the lists that the server has
-// (X2).
-func (s *session) refreshed() []*jsonrpc.Request {
-	var notices []*jsonrpc.Request
-	for _, list := range []string{"tools", "prompts", "resources"} {
-		if s.capability(list) {
-			notices = append(notices, &jsonrpc.Request{Method: "notifications/" + list + "/list_changed"})
-		}
-	}
-	return notices
 }

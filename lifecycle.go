@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -14,9 +13,6 @@ import (
 	"github.com/seed7990db67/supervised/fsm"
 	"github.com/seed7990db67/supervised/internal/ambient"
 )
-
-// slowHook is how long a hook may hold up a mint before that is logged (H5).
-const slowHook = 5 * time.Second
 
 // A lifecycle makes the transitions of one transport, one at a time: each step that post queues runs to its
 // end before the next one starts, on a goroutine that lives while there are steps. No step waits for a hook, a
@@ -185,16 +181,6 @@ func (l *lifecycle) connected(p *peer) {
 	p.whenEnded(func(cause error) { l.post(func() { l.peerDied(p, cause) }) })
 }
 
-// recall writes to p the cancellations of what was replayed to it and then cancelled.
-func (l *lifecycle) recall(p *peer, cancellations []*jsonrpc.Request) {
-	for _, n := range cancellations {
-		if err := p.conn.Write(p.live, n); err != nil && !writersOwn(p.live, n, err) {
-			p.broke(err)
-			return
-		}
-	}
-}
-
 // connectFailed: p could not be brought up.
 func (l *lifecycle) connectFailed(p *peer, err error) {
 	f := facts{first: !l.served}
@@ -291,101 +277,6 @@ func (l *lifecycle) spend(d budget.Death) bool {
 	return ok
 }
 
-// retire begins the end of a connection that serves, beside the lifecycle; cause is nil for Close. From here on
-// nothing is written to it.
-func (l *lifecycle) retire(p *peer, cause error, end func(*peer)) {
-	l.serving = nil
-	l.board.serve(nil)
-	p.doom(cause)
-	go end(p)
-}
-
-// kill ends a peer that died, or that is to die. It runs beside the lifecycle.
-func (l *lifecycle) kill(p *peer) { l.gone(p, p.kill()) }
-
-// shut ends a peer with the courtesy of its own Close, and then fails what it had left open. It runs beside the
-// lifecycle.
-func (l *lifecycle) shut(p *peer) {
-	abandoned := p.shut()
-	p.drain()
-	l.ledger.finish(ErrClosed, ErrClosed, io.EOF)
-	l.gone(p, abandoned)
-}
-
-// gone says that p is gone, or as good as gone where the error says what had to be abandoned.
-func (l *lifecycle) gone(p *peer, abandoned error) {
-	if abandoned != nil {
-		l.hooks.emitError(abandoned)
-	}
-	l.board.exit(p)
-	p.retired()
-}
-
-// recover divides the calls of a connection that is being retired, and sees to its replacement.
-func (l *lifecycle) recover(r row, p *peer, cause error) {
-	l.ledger.seal(l.keep, peerLost(cause))
-	l.respawnAfter(p, l.emit(r.Hooks, occasion{peer: p, cause: cause, gone: p.gone}))
-}
-
-// keep asks the retry policy about a call in flight. One that panics keeps nothing.
-func (l *lifecycle) keep(r *jsonrpc.Request) (kept bool) {
-	l.hooks.report(protect("retry policy", func() { kept = l.retain.Retain(r) }))
-	return kept
-}
-
-// respawnAfter asks for the replacement of p once p is gone, hooks is closed (nil: nothing to wait for) and the
-// delay is over. The delay begins now.
-func (l *lifecycle) respawnAfter(p *peer, hooks <-chan struct{}) {
-	var delay <-chan time.Time
-	stop := func() bool { return true }
-	if d := l.granted.Delay; d > 0 {
-		t := l.clock.Timer(d)
-		delay, stop = t.C, t.Stop
-	}
-	go func() {
-		defer stop()
-		if !l.await(p.gone) || !l.awaitHooks(hooks) {
-			return
-		}
-		if delay != nil {
-			select {
-			case <-delay:
-			case <-l.over.Done():
-				return
-			}
-		}
-		l.post(func() { l.respawn(p) })
-	}()
-}
-
-// await waits for c, and reports false where the transport is closed first.
-func (l *lifecycle) await(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	case <-l.over.Done():
-		return false
-	}
-}
-
-// awaitHooks waits for the hooks of a death, which hold up the mint of the replacement (D2).
-func (l *lifecycle) awaitHooks(done <-chan struct{}) bool {
-	if done == nil {
-		return true
-	}
-	slow := l.clock.Timer(slowHook)
-	defer slow.Stop()
-	select {
-	case <-done:
-		return true
-	case <-l.over.Done():
-		return false
-	case <-slow.C:
-		l.logger.Warn("hook holds up a restart")
-		return l.await(done)
-	}
-}
-
 // respawn mints the replacement of p.
 func (l *lifecycle) respawn(p *peer) {
 	if p != l.peer || l.machine.State() != StateRespawnPending {
@@ -399,77 +290,6 @@ func (l *lifecycle) respawn(p *peer) {
 		l.board.restarted()
 	}
 	l.spawn(context.Background(), l.connectTimeout)
-}
-
-// spawn begins an attempt, beside the lifecycle. It is bounded by a context, that of Connect for the first
-// connection, and by a timeout for a replacement; 0: none.
-func (l *lifecycle) spawn(bound context.Context, timeout time.Duration) {
-	p := newPeer(l.next, l.values, l.clock)
-	l.peer = p
-	last := l.last
-	go func() {
-		err := l.bringUp(p, bound, timeout, last)
-		if err != nil {
-			p.doom(err)
-			if p.conn == nil {
-				p.retired()
-			} else {
-				l.kill(p)
-			}
-		}
-		l.post(func() { l.broughtUp(p, err) })
-	}()
-}
-
-// bringUp mints and starts p and sends it what it must be sent, all of it in the time that there is.
-func (l *lifecycle) bringUp(p *peer, bound context.Context, timeout time.Duration, last mcp.Transport) error {
-	release := p.bind(bound, timeout)
-	defer release()
-	if err := p.mint(l.factory, last); err != nil {
-		return err
-	}
-	if err := p.start(); err != nil {
-		return err
-	}
-	p.whenEnded(p.cancel)
-	agreed, kept := l.ledger.hear(p.generation, l.pong(p))
-	p.watch(l.ledger, l.hooks.emitError)
-	if agreed.handshake != nil || len(kept) > 0 {
-		// Beside this, so that a connection whose Write ignores its context holds up nothing: it is closed.
-		prepared := make(chan error, 1)
-		go func() { prepared <- l.prepare(p, agreed, kept) }()
-		select {
-		case err := <-prepared:
-			if err != nil {
-				return err
-			}
-		case <-p.ctx.Done():
-			return context.Cause(p.ctx)
-		}
-	}
-	if !release() {
-		return context.Cause(p.ctx)
-	}
-	return nil
-}
-
-// broughtUp: the attempt p has ended, and where err is not nil there is nothing left of it.
-func (l *lifecycle) broughtUp(p *peer, err error) {
-	if p.transport != nil {
-		l.last = p.transport
-	}
-	if p.conn != nil {
-		l.next = p.generation + 1
-	}
-	switch connecting := p == l.peer && l.machine.State() == StateConnecting; {
-	case connecting && err == nil:
-		l.connected(p)
-	case connecting:
-		l.connectFailed(p, err)
-	case err == nil:
-		p.doom(nil)
-		go l.kill(p) // it came up while it was being called off
-	}
 }
 
 // exhaust ends a transport whose budget is spent: the calls fail first, then the hooks are told, then it
@@ -557,55 +377,4 @@ func (l *lifecycle) close(r row, o occasion, lost error) {
 		}
 		l.board.close()
 	}()
-}
-
-// An occasion is what the hooks of a transition are told of.
-type occasion struct {
-	peer    *peer
-	cause   error
-	gone    <-chan struct{} // OnClose waits for it; nil: for nothing
-	drained bool            // the OnDrain hooks were called before the event (C2)
-}
-
-// emit queues the hooks that a row names. The channel that it returns is closed when the last of them has been
-// called; nil: there is none.
-func (l *lifecycle) emit(hooks []string, o occasion) (done <-chan struct{}) {
-	for _, hook := range hooks {
-		switch hook {
-		case hookDrain:
-			if !o.drained {
-				done = l.hooks.emit(nil, func() {
-					ctx, cancel := l.drainContext(context.Background())
-					defer cancel()
-					l.hooks.runDrain(ctx)
-				})
-			}
-		case hookClose:
-			done = l.hooks.emit(o.gone, func() { l.hooks.runClose(o.closeCause()) })
-		case hookReconnect:
-			done = l.hooks.emit(nil, func() { l.hooks.runReconnect(o.peer.settled) })
-		case hookError:
-			done = l.hooks.emit(nil, func() { l.hooks.runError(o.cause) })
-		case hookExhausted:
-			failure := l.failure
-			done = l.hooks.emit(nil, func() { l.hooks.runError(failure) })
-		}
-	}
-	return done
-}
-
-// closeCause is what OnClose gets: the cause, with what has become known of the peer's exit since.
-func (o occasion) closeCause() error {
-	if o.cause == nil || o.gone == nil {
-		return o.cause
-	}
-	return o.peer.ending()
-}
-
-// drainContext is what the OnDrain hooks get.
-func (l *lifecycle) drainContext(parent context.Context) (context.Context, context.CancelFunc) {
-	if l.drainTimeout == 0 {
-		return context.WithCancel(parent)
-	}
-	return l.clock.WithTimeout(parent, l.drainTimeout)
 }

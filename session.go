@@ -149,3 +149,15 @@ func cancelledID(r *jsonrpc.Request) (jsonrpc.ID, bool) {
 	}
 	return wire.ID(raw)
 }
+
+// refreshed are the notifications that have the client drop what it has cached of the lists that the server has
+// (X2).
+func (s *session) refreshed() []*jsonrpc.Request {
+	var notices []*jsonrpc.Request
+	for _, list := range []string{"tools", "prompts", "resources"} {
+		if s.capability(list) {
+			notices = append(notices, &jsonrpc.Request{Method: "notifications/" + list + "/list_changed"})
+		}
+	}
+	return notices
+}

@@ -1,0 +1,204 @@
+package supervised
+
+import (
+	"context"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed7990db67/supervised/internal/wire"
+)
+
+// deliver takes what the peer of generation said: an answer settles its call, the rest goes to Read. It waits
+// while the inbox is full, and reports false where the generation is not heard any more or ctx is done.
+func (l *ledger) deliver(ctx context.Context, generation int, m jsonrpc.Message) bool {
+	for {
+		heard, taken := l.take(generation, m)
+		if !heard {
+			signal(l.room) // the token may have been meant for the peer that came after
+		}
+		if taken || !heard {
+			return heard
+		}
+		select {
+		case <-l.room:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.heard || generation != l.generation {
+		return false, false
+	}
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		l.settle(m)
+	case *jsonrpc.Request:
+		switch {
+		case l.holding && m.Method == methodPing && m.IsCall():
+			go l.pong(m.ID)
+		case l.holding && l.inbox.load < heldLimit:
+			l.inbox.hold(m)
+		case !l.holding && l.inbox.load < inboxLimit:
+			l.route(m)
+		default:
+			// With the door shut for good nobody may read again, and the peer must be able to end.
+			return true, !l.holding && !l.door
+		}
+	}
+	return true, true
+}
+
+// settle finds the call that an answer is for; l.mu is held. An answer that no call awaits was given before, or
+// answers nothing that was asked.
+func (l *ledger) settle(r *jsonrpc.Response) {
+	if l.probe != nil && l.probe.generation == l.generation && l.probe.request.ID != r.ID {
+		l.settleProbe() // whoever answers something has come through the probe
+	}
+	c := l.calls[r.ID]
+	if c == nil {
+		if then, ok := l.own[r.ID]; ok {
+			delete(l.own, r.ID)
+			then(r)
+		}
+		return
+	}
+	if c.generation != l.generation {
+		return
+	}
+	l.remove(c)
+	if c.stream != nil {
+		c.stream.end(r.Error)
+		return
+	}
+	l.session.answered(c.request, r)
+	l.push(r)
+}
+
+// route passes a request or a notification of the peer to whom it is for; l.mu is held.
+func (l *ledger) route(m *jsonrpc.Request) {
+	switch {
+	case m.IsCall():
+		m = l.upcalls.up(m)
+	case m.Method == notificationCancelled:
+		id, ok := cancelledID(m)
+		if !ok {
+			break
+		}
+		if up := l.upcalls.cancelled(m, id); up != nil {
+			m = up
+			break
+		}
+		if c := l.calls[id]; c != nil && c.in == &l.streams {
+			l.remove(c)
+			if c.stream != nil {
+				c.stream.end(ErrStreamClosed)
+				return
+			}
+		}
+	case l.handles > 0 && m.Method != notificationProgress:
+		if c := l.subscriber(m); c != nil {
+			l.offer(c, m)
+			return
+		}
+	}
+	l.push(m)
+}
+
+// subscriber is the call of the Stream that a notification is for; nil: it is for the client.
+func (l *ledger) subscriber(m *jsonrpc.Request) *call {
+	raw, ok := wire.Path(m.Params, "_meta", mcp.MetaKeySubscriptionID)
+	if !ok {
+		return nil
+	}
+	id, ok := wire.ID(raw)
+	if !ok {
+		return nil
+	}
+	c := l.calls[id]
+	if c == nil || c.stream == nil {
+		return nil
+	}
+	return c
+}
+
+// offer gives a delivery to its stream, which ends if it is too far behind; l.mu is held.
+func (l *ledger) offer(c *call, m *jsonrpc.Request) {
+	if m.Method == notificationAcknowledged {
+		c.stream.acknowledge(m)
+		return
+	}
+	if !c.stream.offer(m) {
+		l.remove(c)
+		c.stream.overrun()
+	}
+}
+
+// push passes m to Read; l.mu is held.
+func (l *ledger) push(m jsonrpc.Message) {
+	l.inbox.push(m)
+	signal(l.wake)
+}
+
+// read returns the next message, waiting for it, or what ended the connection.
+func (l *ledger) read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		m, err := l.pop()
+		if m != nil || err != nil {
+			return m, err
+		}
+		select {
+		case <-l.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (l *ledger) pop() (jsonrpc.Message, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.inbox.pop()
+	if m == nil {
+		if l.inbox.end != nil {
+			signal(l.wake) // whoever else reads learns it too
+		}
+		return nil, l.inbox.end
+	}
+	if _, ok := m.(*jsonrpc.Request); ok {
+		signal(l.room)
+	}
+	return m, nil
+}
+
+// answerUpcall is what an answer of the client to a request of the server looks like there; nil: the server is
+// gone.
+func (l *ledger) answerUpcall(r *jsonrpc.Response) *jsonrpc.Response {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.upcalls.down(r)
+}
+
+// inject passes notifications of the supervisor's own to Read, while generation is heard.
+func (l *ledger) inject(generation int, notices []*jsonrpc.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.heard || generation != l.generation {
+		return
+	}
+	for _, n := range notices {
+		l.push(n)
+	}
+}
+
+// signal leaves a token in c, unless one is there.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

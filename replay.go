@@ -1,0 +1,141 @@
+package supervised
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// hear begins generation: its peer is heard, with all but answers held back, and nothing may be written to it
+// but the handshake and the replay. Pong answers a ping of its own meanwhile. It returns what the replay needs:
+// the session, and the requests that were kept: calls, then streams, each in the order of their first sending.
+func (l *ledger) hear(generation int, pong func(jsonrpc.ID)) (session, []*call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inbox.end != nil {
+		return session{}, nil
+	}
+	l.generation, l.heard, l.holding, l.pong = generation, true, true, pong
+	var replay []*call
+	for c := range l.flight.all() {
+		if c != l.probe { // never sent again (E3)
+			replay = append(replay, c)
+		}
+	}
+	for c := range l.streams.all() {
+		replay = append(replay, c)
+	}
+	return l.session, replay
+}
+
+// ask registers a request of the supervisor's own, whose answer then gets: under the ledger's lock, or never.
+func (l *ledger) ask(then func(*jsonrpc.Response)) jsonrpc.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := l.nextID()
+	l.own[id] = then
+	return id
+}
+
+// resend binds c to generation, right before it is written again. It reports false where that is not to be: the
+// call was cancelled, its context is done (it is answered with that error, Q4), or the generation is over.
+func (l *ledger) resend(generation int, c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.in == nil || !l.heard || generation != l.generation {
+		return false
+	}
+	if err := c.ctx.Err(); err != nil && c.in == &l.flight {
+		l.fail(c, err)
+		return false
+	}
+	c.generation = generation
+	return true
+}
+
+// refuse answers a call that was kept and that nobody can take, with err. A stream stays (R3).
+func (l *ledger) refuse(c *call, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.in == &l.flight {
+		l.fail(c, err)
+	}
+}
+
+// announced notes that generation has got notifications/initialized from the supervisor.
+func (l *ledger) announced(generation int, changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told, l.session.changed = generation, changed
+}
+
+// initialized notes that the client says notifications/initialized, and reports whether the peer is to be told:
+// not if it was told in its replay, and not in the gap, whose replacement will be.
+func (l *ledger) initialized(n *jsonrpc.Request) (tell bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session.handshake == nil || l.inbox.end != nil {
+		return true
+	}
+	first := l.session.initialized == nil
+	l.session.initialized = n
+	if !l.door {
+		return false
+	}
+	tell = l.told != l.generation || !first
+	l.told = l.generation
+	return tell
+}
+
+// open lets calls in to the generation that is heard, and passes what was held back. It returns the
+// cancellations of what was replayed and then cancelled, to be written now.
+func (l *ledger) open() []*jsonrpc.Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holding, l.door = false, true
+	for _, m := range l.inbox.release() {
+		l.route(m)
+	}
+	signal(l.wake)
+	recalled := l.recalled
+	l.recalled = nil
+	return recalled
+}
+
+// replay writes to p what was kept for it. A request that p refuses fails with that, and a stream stays for the
+// peer after it (R3); where the connection breaks, all of it stays (Q5).
+func (l *lifecycle) replay(p *peer, calls []*call) error {
+	for _, c := range calls {
+		if !l.ledger.resend(p.generation, c) {
+			continue
+		}
+		ctx, cancel := context.WithCancelCause(c.ctx)
+		stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
+		err := p.conn.Write(ctx, c.request)
+		stop()
+		cancel(nil)
+		if err == nil {
+			continue
+		}
+		l.logger.WithField("id", c.request.ID.Raw()).Error("the replacement did not take a request that was kept for it")
+		if p.ctx.Err() != nil || !writersOwn(ctx, c.request, err) {
+			return fmt.Errorf("supervised: replay: %w", err)
+		}
+		if done := c.ctx.Err(); done != nil {
+			err = done
+		}
+		l.ledger.refuse(c, err)
+	}
+	return nil
+}
+
+// recall writes to p the cancellations of what was replayed to it and then cancelled.
+func (l *lifecycle) recall(p *peer, cancellations []*jsonrpc.Request) {
+	for _, n := range cancellations {
+		if err := p.conn.Write(p.live, n); err != nil && !writersOwn(p.live, n, err) {
+			p.broke(err)
+			return
+		}
+	}
+}
