@@ -63,7 +63,7 @@ func (l *lifecycle) respawnAfter(p *peer, hooks <-chan struct{}) {
 	}
 	go func() {
 		defer stop()
-		if !l.await(p.gone) || !l.awaitHooks(hooks) {
+		if !l.await(p.gone) {
 			return
 		}
 		if delay != nil {
@@ -72,6 +72,9 @@ func (l *lifecycle) respawnAfter(p *peer, hooks <-chan struct{}) {
 			case <-l.over.Done():
 				return
 			}
+		}
+		if !l.awaitHooks(hooks) {
+			return
 		}
 		l.post(func() { l.respawn(p) })
 	}()
@@ -87,7 +90,7 @@ func (l *lifecycle) await(c <-chan struct{}) bool {
 	}
 }
 
-// awaitHooks waits for the hooks of a death, which hold up the mint of the replacement (D2).
+// awaitHooks waits for the hooks of a death, when nothing else holds up the mint of the replacement (D2).
 func (l *lifecycle) awaitHooks(done <-chan struct{}) bool {
 	if done == nil {
 		return true
