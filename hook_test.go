@@ -617,6 +617,7 @@ func TestH5_TheMintWaitsForOnClose(t *testing.T) {
 		{0, 5*time.Second + 1, 5*time.Second + 1, true},
 		{time.Second, 10 * time.Second, 10 * time.Second, true},
 		{10 * time.Second, time.Second, 10 * time.Second, false},
+		{10 * time.Second, 8 * time.Second, 10 * time.Second, false}, // it holds up nothing
 	} {
 		t.Run(fmt.Sprintf("delay %v, hook %v", tt.delay, tt.hook), func(t *testing.T) {
 			logger, log := logtest.NewNullLogger()
