@@ -82,6 +82,22 @@ func TestB1_WindowOpensAtTheFirstDeathAndNotAtTheOrigin(t *testing.T) {
 	}
 }
 
+// What spends nothing opens no window either.
+func TestB1_RestartOpensNoWindow(t *testing.T) {
+	onFakeClock(t, func(r *rig, now *clock.Mock) {
+		r.connect()
+		want(r, "Restart", "ok", kind(r.Restart(errCrash)))
+		r.wantState(supervised.StateServing)
+		now.Add(time.Minute)
+		want(r, "replaced", true, r.dies())
+		now.Add(time.Second) // past the edge of a window that Restart would have opened
+		want(r, "Restart", "ok", kind(r.Restart(errCrash)))
+		now.Add(time.Minute - time.Second)
+		want(r, "replaced on the edge", false, r.dies())
+		want(r, "minted", 4, r.Minted())
+	}, supervised.WithMaxRestarts(1), supervised.WithRestartWindow(time.Minute), supervised.WithRestartDelay(0))
+}
+
 func TestB2_EdgeOfTheWindowIsInside(t *testing.T) {
 	const window = 10 * time.Second
 	for _, tt := range []struct {
@@ -305,6 +321,35 @@ func TestB6_CallsAndStreamsFailBeforeOnErrorIsTold(t *testing.T) {
 		), r.hooks())
 		r.Transport.Close()
 	})
+}
+
+// What was kept for a replacement that does not come was sent, to the one before.
+func TestB6_KeptCallsAtTheLastAttempt(t *testing.T) {
+	for _, at := range []string{"mint", "start", "replay"} {
+		t.Run(at, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				fails := func(context.Context, *peertest.Peer) error { return errors.New("fails") }
+				switch at {
+				case "mint":
+					r.onMint(1, fails)
+				case "start":
+					r.onStart(1, fails)
+				case "replay":
+					r.onMint(1, func(_ context.Context, p *peertest.Peer) error {
+						p.OnWrite = func(context.Context, jsonrpc.Message) error { return errors.New("fails") }
+						return nil
+					})
+				}
+				r.connect()
+				r.call("tools/list")
+				r.call("tools/list")
+				r.call("subscriptions/listen")
+				want(r, "replaced", false, r.dies())
+				want(r, "answers", lines("1 exhausted, peer lost", "2 exhausted, peer lost", "3 exhausted"), r.read())
+				want(r, "Read", "exhausted", kind(r.readError()))
+			}, keeping, supervised.WithMaxRestarts(1), supervised.WithRestartDelay(0))
+		})
+	}
 }
 
 func TestB6_OldestCallFailsFirst(t *testing.T) {

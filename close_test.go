@@ -234,6 +234,13 @@ func TestC1_CloseAtEveryMoment(t *testing.T) {
 			answers: keptClosed,
 			takes:   7 * time.Second,
 		}, {
+			name:    "C4 while the replacement starts, longer than is waited for",
+			opts:    []supervised.Option{keeping, supervised.WithRestartDelay(0)},
+			moment:  func(r *rig) { r.onStart(1, stubborn(40*time.Second)); r.losesOne(lost) },
+			hooks:   lines("close"),
+			answers: keptClosed,
+			takes:   30 * time.Second,
+		}, {
 			name: "C4 during a replay whose write waits for its context",
 			opts: []supervised.Option{keeping, supervised.WithRestartDelay(0)},
 			moment: func(r *rig) {
@@ -446,6 +453,23 @@ func TestC2_LastAnswersOfAPeerThatIsClosed(t *testing.T) {
 	})
 }
 
+// A write that the peer holds up ends with the connection: the call is answered like the others.
+func TestC2_WritesThatThePeerHoldsUp(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.onMint(0, func(_ context.Context, p *peertest.Peer) error {
+			p.OnWrite = func(context.Context, jsonrpc.Message) error { <-p.Closed(); return io.ErrClosedPipe }
+			return nil
+		})
+		r.connect()
+		called := later(func() error { _, err := r.call("tools/call"); return err })
+		wantPending(r, "the call's Write", called)
+		r.closes()
+		want(r, "the call's Write", "ok", kind(<-called))
+		want(r, "answers", lines("1 closed"), r.read())
+		want(r, "hooks", lines("drain", "close"), r.hooks())
+	})
+}
+
 func TestC2_OnCloseFollowsTheFailures(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		conn, err := r.Connect(context.Background())
@@ -502,7 +526,7 @@ func TestC2_DrainIsBounded(t *testing.T) {
 				}
 				time.Sleep(bound - 1)
 				r.wantState(supervised.StateServing)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				r.wantState(supervised.StateClosed) // whether the hook has returned or not
 				want(r, "Close", "ok", kind(<-closed))
 				want(r, "Close took", tt.takes, time.Since(began))
@@ -598,6 +622,28 @@ func TestC3_HooksOfATransportThatNeverServed(t *testing.T) {
 		}
 		want(r, "hooks", lines("drain", "drained", "close"), r.hooks())
 	})
+}
+
+// A Connect in progress is told at once, whatever Close still has to wait for.
+func TestC3_ConnectInProgress(t *testing.T) {
+	for _, at := range []string{"mint", "start"} {
+		t.Run(at, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				if at == "mint" {
+					r.onMint(0, stubborn(7*time.Second))
+				} else {
+					r.onStart(0, stubborn(7*time.Second))
+				}
+				connecting := r.connecting()
+				began := time.Now()
+				closed := later(r.Transport.Close)
+				want(r, "Connect", "closed", kind(<-connecting))
+				want(r, "it took", 0, time.Since(began))
+				<-closed
+				r.closes()
+			})
+		})
+	}
 }
 
 func TestC4_CauseOfAWithdrawnReplacementIsClose(t *testing.T) {

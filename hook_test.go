@@ -405,6 +405,7 @@ func TestH3_HookThatExitsItsGoroutine(t *testing.T) {
 		r.OnClose(func(error) { runtime.Goexit() })
 		r.OnReconnect(func(context.Context) error { runtime.Goexit(); return nil })
 		r.OnError(func(error) { runtime.Goexit() })
+		r.OnDrain(func(context.Context) { runtime.Goexit() })
 		r.OnTransition(func(supervised.Transition) { runtime.Goexit() })
 		r.onMint(2, func(context.Context, *peertest.Peer) error { return errors.New("no mint") })
 		r.connect()
