@@ -106,6 +106,30 @@ func TestP4_readGoesOnWhileCloseWaits(t *testing.T) {
 	s.wantExit(0)
 }
 
+func TestP4_whatIsInThePipeStaysReadable(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(*server) error
+		want func(*server, error) bool
+	}{
+		{"P4 Close", (*server).Close, func(_ *server, err error) bool { return err == io.EOF }},
+		{"P4 Kill", (*server).Kill, func(s *server, err error) bool { return err == s.ExitErr() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := spawn(t, stdio.Command{Args: []string{"/bin/sh", "-c", `echo "$1"; echo "$2"; echo $$ >&2; cat`, "sh", answer(1), answer(2)}})
+			s.pid() // so both are in the pipe
+			if err := tt.end(s); err != nil {
+				t.Fatal(err)
+			}
+			s.want(1)
+			s.want(2)
+			if err := s.wantEnd(); !tt.want(s, err) {
+				t.Errorf("the end: got %v", err)
+			}
+		})
+	}
+}
+
 func TestP4_closeNeedsNoReader(t *testing.T) {
 	cmd := shell(`trap '' TERM; yes`)
 	cmd.StopGrace = 20 * time.Millisecond

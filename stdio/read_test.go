@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -136,15 +137,30 @@ func TestP2_endlessLineEndsTheConnection(t *testing.T) {
 	s.wantClosed()
 }
 
+// A watchedContext tells when someone asks for its end.
+type watchedContext struct {
+	context.Context
+	watched func()
+}
+
+func (c *watchedContext) Done() <-chan struct{} {
+	c.watched()
+	return c.Context.Done()
+}
+
 func TestRead_honoursItsContextAndLosesNothing(t *testing.T) {
 	s := spawn(t, self("echo"))
 	for i := range int64(20) {
 		ctx, cancel := context.WithCancel(context.Background())
+		watched := make(chan struct{})
 		read := make(chan error, 1)
 		go func() {
-			_, err := s.Read(ctx)
+			_, err := s.Read(&watchedContext{ctx, sync.OnceFunc(func() { close(watched) })})
 			read <- err
 		}()
+		if i%2 == 0 {
+			within(t, "the read is about to wait", watched)
+		}
 		cancel()
 		if err := <-read; !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v", err)

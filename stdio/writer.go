@@ -39,13 +39,12 @@ type writer struct {
 	probe probe         // used by whoever has the turn
 	turn  chan struct{} // one slot; full while a line is being written
 
-	once  sync.Once
-	ended chan struct{} // closed by end
-	why   error         // set before ended is closed
+	once sync.Once
+	why  error // of the end; set in once
 }
 
 func newWriter(file *os.File) *writer {
-	w := &writer{file: file, turn: make(chan struct{}, 1), ended: make(chan struct{})}
+	w := &writer{file: file, turn: make(chan struct{}, 1)}
 	w.probe.init(file)
 	return w
 }
@@ -89,8 +88,6 @@ func (w *writer) takeTurn(ctx context.Context) error {
 			return err
 		}
 		return nil
-	case <-w.ended:
-		return w.why
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -127,11 +124,11 @@ func (w *writer) fail(err error) error {
 	return w.why
 }
 
-// end closes stdin. Writes under way and later ones fail with why, unless there was an end before.
+// end closes stdin. The write under way fails at once, and then those that wait for their turn and all later
+// ones: with why, unless there was an end before.
 func (w *writer) end(why error) {
 	w.once.Do(func() {
 		w.why = why
-		close(w.ended)
 		_ = w.file.Close()
 	})
 }

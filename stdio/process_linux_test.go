@@ -1,0 +1,70 @@
+package stdio
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestP4_groupAliveDoesNotCountZombies(t *testing.T) {
+	// A parent that does not wait for its child, and the child leads the group.
+	parent := exec.Command("sh", "-c", `setsid sh -c 'echo $$; exec sleep 1000' & exec sleep 1000`)
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Skip(err)
+	}
+	defer parent.Wait()
+	defer parent.Process.Kill()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !groupAlive(pgid) {
+		t.Error("a running member does not count")
+	}
+	if err := syscall.Kill(pgid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); groupAlive(pgid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a zombie counts")
+		}
+	}
+	if _, err := os.Stat("/proc/" + strconv.Itoa(pgid)); err != nil {
+		t.Error("there is no zombie, which proves nothing")
+	}
+	if groupAlive(1 << 22) {
+		t.Error("a group that cannot be counts")
+	}
+}
+
+func TestP4_awaitExitLeavesTheZombie(t *testing.T) {
+	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 3"}, &os.ProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := awaitExit(p.Pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state, err := p.Wait()
+	if err != nil || state.ExitCode() != 3 {
+		t.Errorf("got %v, %v", state, err)
+	}
+	if err := awaitExit(p.Pid); err == nil {
+		t.Error("there is nothing left to wait for")
+	}
+}
