@@ -36,6 +36,10 @@ func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
 	}
 	switch m := m.(type) {
 	case *jsonrpc.Response:
+		if c := l.calls[m.ID]; l.holding && c != nil && c.in == &l.streams {
+			l.inbox.hold(m) // behind the deliveries of the stream that it ends
+			break
+		}
 		l.settle(m)
 	case *jsonrpc.Request:
 		switch {
@@ -93,12 +97,8 @@ func (l *ledger) route(m *jsonrpc.Request) {
 			m = up
 			break
 		}
-		if c := l.calls[id]; c != nil && c.in == &l.streams {
-			l.remove(c)
-			if c.stream != nil {
-				c.stream.end(ErrStreamClosed)
-				return
-			}
+		if l.streamCancelled(id) {
+			return
 		}
 	case l.handles > 0 && m.Method != notificationProgress:
 		if c := l.subscriber(m); c != nil {
@@ -107,6 +107,43 @@ func (l *ledger) route(m *jsonrpc.Request) {
 		}
 	}
 	l.push(m)
+}
+
+// endStreams ends the streams that messages which are not delivered any more end; l.mu is held.
+func (l *ledger) endStreams(ms []jsonrpc.Message) {
+	asked := make(map[jsonrpc.ID]bool) // ids of the peer's own requests: what cancels one of those ends no stream
+	for _, m := range ms {
+		switch m := m.(type) {
+		case *jsonrpc.Response:
+			l.settle(m)
+		case *jsonrpc.Request:
+			if m.IsCall() {
+				asked[m.ID] = true
+				continue
+			}
+			if m.Method != notificationCancelled {
+				continue
+			}
+			if id, ok := cancelledID(m); ok && !asked[id] {
+				l.streamCancelled(id)
+			}
+		}
+	}
+}
+
+// streamCancelled ends the stream id, which the server has cancelled; l.mu is held. It reports whether that was
+// one with a Stream.
+func (l *ledger) streamCancelled(id jsonrpc.ID) bool {
+	c := l.calls[id]
+	if c == nil || c.in != &l.streams {
+		return false
+	}
+	l.remove(c)
+	if c.stream == nil {
+		return false
+	}
+	c.stream.end(ErrStreamClosed)
+	return true
 }
 
 // subscriber is the call of the Stream that a notification is for; nil: it is for the client.

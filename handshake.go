@@ -23,9 +23,8 @@ func (l *lifecycle) prepare(p *peer, s session, kept []*call) error {
 func (l *lifecycle) shakeHands(p *peer, s session) error {
 	answered := make(chan *jsonrpc.Response, 1)
 	id := l.ledger.ask(func(r *jsonrpc.Response) { answered <- r })
-	err := p.conn.Write(p.ctx, &jsonrpc.Request{ID: id, Method: methodInitialize, Params: s.handshake.params})
-	if err != nil {
-		return fmt.Errorf("supervised: handshake: %w", err)
+	if err := p.tell(&jsonrpc.Request{ID: id, Method: methodInitialize, Params: s.handshake.params}); err != nil {
+		return err
 	}
 	var answer *jsonrpc.Response
 	select {
@@ -47,8 +46,8 @@ func (l *lifecycle) shakeHands(p *peer, s session) error {
 	if initialized == nil {
 		initialized = &jsonrpc.Request{Method: notificationInitialized}
 	}
-	if err := p.conn.Write(p.ctx, initialized); err != nil {
-		return fmt.Errorf("supervised: handshake: %w", err)
+	if err := p.tell(initialized); err != nil {
+		return err
 	}
 	l.ledger.announced(p.generation, changed)
 	if s.logLevel != nil {
@@ -71,10 +70,27 @@ func (l *lifecycle) renew(p *peer, method string, params json.RawMessage) error 
 			go l.logger.WithField("method", method).Error("the replacement refuses what the server before it granted")
 		}
 	})
-	if err := p.conn.Write(p.ctx, &jsonrpc.Request{ID: id, Method: method, Params: params}); err != nil {
+	return p.tell(&jsonrpc.Request{ID: id, Method: method, Params: params})
+}
+
+// tell writes a message of the supervisor's own to a peer that is being prepared.
+func (p *peer) tell(m jsonrpc.Message) error {
+	err := p.conn.Write(p.ctx, m)
+	switch {
+	case err == nil:
+		return nil
+	case p.ctx.Err() == nil && writersOwn(p.ctx, m, err):
 		return fmt.Errorf("supervised: handshake: %w", err)
 	}
-	return nil
+	return p.broken(err)
+}
+
+// broken says that a Write to a peer that is being prepared has failed, and waits for what it had written before
+// that to be read (W3). It returns how the peer ended.
+func (p *peer) broken(err error) error {
+	p.broke(err)
+	<-p.ctx.Done()
+	return context.Cause(p.ctx)
 }
 
 // pong answers a ping of p while it is being prepared, for the client.

@@ -14,7 +14,7 @@ const (
 type inbox struct {
 	messages []jsonrpc.Message
 	head     int // messages[:head] was read
-	held     []*jsonrpc.Request
+	held     []jsonrpc.Message
 	load     int   // the weight of messages and held
 	end      error // what Read returns behind the messages; nil while more may come
 }
@@ -43,13 +43,13 @@ func (b *inbox) push(m jsonrpc.Message) {
 }
 
 // hold keeps m back until release.
-func (b *inbox) hold(m *jsonrpc.Request) {
+func (b *inbox) hold(m jsonrpc.Message) {
 	b.held = append(b.held, m)
 	b.load += weight(m)
 }
 
 // release returns what was held back.
-func (b *inbox) release() []*jsonrpc.Request {
+func (b *inbox) release() []jsonrpc.Message {
 	held := b.held
 	b.held = nil
 	for _, m := range held {

@@ -56,6 +56,7 @@ type call struct {
 	ctx        context.Context // of its Write: its values and its life
 	stream     *Stream         // nil: it was opened by the client, or is no stream
 	generation int             // the one that it was last sent to; -1: none yet
+	release    func()          // ends the context of its last Write; nil: that is not ours to end
 	prev, next *call
 	in         *list // the list that it is in; nil: it was answered or withdrawn
 }
@@ -142,6 +143,9 @@ func (l *ledger) remove(c *call) {
 	delete(l.calls, c.request.ID)
 	if c.stream != nil {
 		l.handles--
+	}
+	if c.release != nil {
+		c.release()
 	}
 	if c == l.probe {
 		l.settleProbe()
@@ -238,12 +242,13 @@ func emptyResult(id jsonrpc.ID) *jsonrpc.Response {
 	return &jsonrpc.Response{ID: id, Result: json.RawMessage("{}")}
 }
 
-// silence ends what the peer says; l.mu is held. The handlers of its requests are cancelled (E2).
+// silence ends what the peer says; l.mu is held. The handlers of its requests are cancelled (E2). Of what was held
+// back nothing counts but the end of a stream (R2).
 func (l *ledger) silence() {
+	l.endStreams(l.inbox.release())
 	l.heard, l.door, l.holding = false, false, false
 	l.recalled = nil
 	clear(l.own)
-	l.inbox.release()
 	for _, n := range l.upcalls.abandon() {
 		l.push(n)
 	}

@@ -2,7 +2,6 @@ package supervised
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -54,6 +53,19 @@ func (l *ledger) resend(generation int, c *call) bool {
 	return true
 }
 
+// hold has release called when c is over, or is sent once more.
+func (l *ledger) hold(c *call, release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.release != nil {
+		c.release()
+	}
+	c.release = release
+	if c.in == nil {
+		release()
+	}
+}
+
 // refuse answers a call that was kept and that nobody can take, with err. A stream stays (R3).
 func (l *ledger) refuse(c *call, err error) {
 	l.mu.Lock()
@@ -95,9 +107,15 @@ func (l *ledger) open() []*jsonrpc.Request {
 	defer l.mu.Unlock()
 	l.holding, l.door = false, true
 	for _, m := range l.inbox.release() {
-		l.route(m)
+		switch m := m.(type) {
+		case *jsonrpc.Response:
+			l.settle(m)
+		case *jsonrpc.Request:
+			l.route(m)
+		}
 	}
 	signal(l.wake)
+	signal(l.room)
 	recalled := l.recalled
 	l.recalled = nil
 	return recalled
@@ -110,17 +128,17 @@ func (l *lifecycle) replay(p *peer, calls []*call) error {
 		if !l.ledger.resend(p.generation, c) {
 			continue
 		}
+		// Some transports read the answer under the context of the Write: it ends with the call, not before.
 		ctx, cancel := context.WithCancelCause(c.ctx)
 		stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
+		l.ledger.hold(c, func() { stop(); cancel(nil) })
 		err := p.conn.Write(ctx, c.request)
-		stop()
-		cancel(nil)
 		if err == nil {
 			continue
 		}
 		l.logger.WithField("id", c.request.ID.Raw()).Error("the replacement did not take a request that was kept for it")
 		if p.ctx.Err() != nil || !writersOwn(ctx, c.request, err) {
-			return fmt.Errorf("supervised: replay: %w", err)
+			return p.broken(err)
 		}
 		if done := c.ctx.Err(); done != nil {
 			err = done

@@ -62,8 +62,26 @@ func (t *Transport) Listen(ctx context.Context, p *mcp.SubscriptionsListenParams
 		l.logger.Warn("a stream overlaps an open one; servers may send to one of them only")
 	}
 	s := &Stream{t: t, id: l.ledger.newID(), handler: f, limit: l.streamBuffer, settled: make(chan struct{})}
-	r := &jsonrpc.Request{ID: s.id, Method: methodListen, Params: params}
-	if err := (&connection{t}).call(ctx, &call{request: r, ctx: context.WithoutCancel(ctx), stream: s}); err != nil {
+	// Some transports read the stream under the context of the Write: that lives as long as the stream, and ends
+	// with ctx only until the request is written.
+	life := context.WithoutCancel(ctx)
+	writing, cancel := context.WithCancelCause(life)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	err = (&connection{t}).call(writing, &call{
+		request: &jsonrpc.Request{ID: s.id, Method: methodListen, Params: params},
+		ctx:     life,
+		stream:  s,
+		release: func() { cancel(nil) },
+	})
+	late := !stop()
+	switch {
+	case err == nil && late:
+		s.Close()
+		return nil, bothCauses(ctx)
+	case late:
+		return nil, bothCauses(ctx)
+	case err != nil:
+		cancel(nil)
 		return nil, err
 	}
 	return s, nil
