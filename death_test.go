@@ -366,6 +366,31 @@ func abandons(t *testing.T, f func(r *rig, stuck <-chan struct{}), opts ...super
 	})
 }
 
+// A start that ignores its context may yet bring up a peer: it is waited for, reported and abandoned.
+func TestD4_AStartThatDoesNotReturn(t *testing.T) {
+	abandons(t, func(r *rig, stuck <-chan struct{}) {
+		r.OnStart = func(_ context.Context, p *peertest.Peer) error {
+			if p.Number == 1 {
+				<-stuck
+			}
+			return nil
+		}
+		r.connect()
+		r.Last().Die(errCrash)
+		pass(100 * time.Millisecond)
+		r.hooks()
+		pass(40*time.Second - 1)
+		want(t, "minted", 2, r.Minted())
+		want(t, "hooks", nil, r.hooks())
+		pass(1)
+		want(t, "reported", 1, len(r.hooks()))
+		pass(100 * time.Millisecond)
+		want(t, "minted", 3, r.Minted())
+		r.wantState(supervised.StateServing)
+		want(t, "hooks", lines("reconnect"), r.hooks())
+	}, supervised.WithConnectTimeout(10*time.Second))
+}
+
 func TestD4_NeverTwoAtOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.OnMint = func(_ context.Context, p *peertest.Peer) error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -802,6 +803,48 @@ func (s *story) told() []string {
 	lines := s.lines
 	s.lines = nil
 	return lines
+}
+
+func TestL6_Stats(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.allProcesses()
+		type stats struct {
+			State                                         string
+			Generation, Restarts, Window, Flight, Streams int
+			Exit                                          string
+			Code                                          int
+		}
+		are := func(when string, want stats) {
+			r.Helper()
+			synctest.Wait()
+			s := r.Stats()
+			got := stats{s.State.String(), s.Generation, s.Restarts, s.RestartsInWindow, s.InFlight, s.Streams, kind(s.LastExit), s.LastExitCode}
+			if got != want {
+				r.Errorf("%s: want %+v, got %+v", when, want, got)
+			}
+		}
+		are("idle", stats{"idle", -1, 0, 0, 0, 0, "ok", -1})
+		r.connect()
+		are("serving", stats{"serving", 0, 0, 0, 0, 0, "ok", -1})
+		r.call("tools/call")
+		r.call("tools/list")
+		r.listen("s", `{}`)
+		are("busy", stats{"serving", 0, 0, 0, 2, 1, "ok", -1})
+		r.Last().Die(&peertest.Exit{Code: 4})
+		are("in the gap", stats{"respawn-pending", 0, 0, 1, 1, 1, "exit status 4", 4})
+		pass(time.Second)
+		are("again", stats{"serving", 1, 1, 1, 1, 1, "exit status 4", 4})
+		r.Last().Reply(number(2), `{}`)
+		r.Last().Die(&peertest.Exit{Code: -1, Signal: syscall.SIGKILL})
+		pass(time.Second)
+		are("and again", stats{"serving", 2, 2, 2, 0, 1, "signal: killed", -1})
+		pass(time.Hour)
+		are("past the window", stats{"serving", 2, 2, 0, 0, 1, "signal: killed", -1})
+		r.Transport.Close()
+		s := r.Stats()
+		want(t, "closed", supervised.StateClosed, s.State)
+		want(t, "open at the end", 0, s.InFlight+s.Streams)
+	}, supervised.WithRetryLostRequests())
 }
 
 func TestL7_Reconnecting(t *testing.T) {

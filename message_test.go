@@ -362,6 +362,8 @@ func TestW3_Linger(t *testing.T) {
 		{"the output ends meanwhile", func(p *peertest.Peer) { p.Exit(&peertest.Exit{Code: 7}) }, func(p *peertest.Peer) { p.Hangup(io.EOF) }, 99 * ms, 100 * ms},
 		{"the exit is late", func(p *peertest.Peer) { p.Hangup(io.EOF) }, func(p *peertest.Peer) { p.Exit(&peertest.Exit{Code: 7}) }, 0, 100 * ms},
 		{"no exit", func(p *peertest.Peer) { p.Hangup(io.EOF) }, nil, 0, 250 * ms},
+		{"a write fails", breakWrites, nil, 249 * ms, 250 * ms},
+		{"a write fails, and the output ends behind the answer", breakWrites, func(p *peertest.Peer) { p.Die(&peertest.Exit{}) }, 99 * ms, 100 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
@@ -383,6 +385,7 @@ func TestW3_Linger(t *testing.T) {
 					time.AfterFunc(tt.answer, reply)
 				}
 				tt.first(p)
+				r.notify("notifications/x", `{}`) // an end of what the peer reads shows only then
 				if tt.then != nil {
 					time.AfterFunc(100*ms, func() { tt.then(p) })
 				}
@@ -397,6 +400,11 @@ func TestW3_Linger(t *testing.T) {
 			})
 		})
 	}
+}
+
+// breakWrites ends what a peer reads.
+func breakWrites(p *peertest.Peer) {
+	p.OnWrite = func(context.Context, jsonrpc.Message) error { return io.ErrClosedPipe }
 }
 
 // The wait for a dying peer holds up nobody: it serves on, and what it does not answer is lost with it.
