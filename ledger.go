@@ -44,7 +44,7 @@ type ledger struct {
 	told     int                // the generation that has got notifications/initialized; -1: none
 	upcalls  upcalls            // requests of the server
 	pong     func(jsonrpc.ID)   // answers a ping of the server that is being replayed to
-	recalled []*jsonrpc.Request // cancellations of what was replayed already, to be written at open
+	recalled []*jsonrpc.Request // cancellations of what was replayed already, to be written by release
 	inbox    inbox
 	wake     chan struct{} // holds a token when Read has something to look at
 	room     chan struct{} // holds a token when deliver may have room again, or was superseded

@@ -160,14 +160,14 @@ func (l *lifecycle) connected(p *peer) {
 	l.served = true
 	l.serving = p
 	p.servedAt = l.clock.Now()
-	recalled := l.ledger.open()
+	l.ledger.admit()
 	l.board.serve(p) // who waits for StateServing finds it open
 	r, ok := l.fire(EventConnected, facts{first: first, afterProbe: l.probed}, p, nil)
 	if !ok {
 		return
 	}
 	l.reply(nil)
-	if len(recalled) > 0 {
+	if recalled := l.ledger.release(); len(recalled) > 0 {
 		go l.recall(p, recalled)
 	}
 	if l.probed {

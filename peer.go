@@ -303,7 +303,10 @@ func (p *peer) end() {
 // a process that has exited, or that has closed its output, reads nothing either.
 func (p *peer) endCause() error {
 	if p.exited {
-		return join(p.readErr, p.conn.(Exiter).ExitErr())
+		if end := join(p.readErr, p.conn.(Exiter).ExitErr()); end != nil {
+			return end
+		}
+		return errExited
 	}
 	first := p.readErr
 	if p.writeErr != nil && (first == nil || first == io.EOF) {
@@ -311,6 +314,9 @@ func (p *peer) endCause() error {
 	}
 	return join(first, p.closeErr)
 }
+
+// errExited is the end of a process whose connection says nothing of how it exited.
+var errExited = errors.New("supervised: the peer has exited")
 
 // whenEnded has f called when the end of the peer is to be acted on, with what is known of it: now, if it has
 // come. The f set last counts; it must not wait for anything.
@@ -356,20 +362,24 @@ func (p *peer) ending() error {
 	return join(p.cause, p.closeErr)
 }
 
-// kill ends the peer at once and returns when it is gone. What had to be abandoned is the error.
+// kill ends the peer at once and returns when it is gone. What went wrong on the way, or had to be abandoned, is
+// the error.
 func (p *peer) kill() error {
 	p.cancel(errRetired)
-	if k, ok := p.conn.(Killer); ok {
-		err, returned := p.within(killTimeout, k.Kill)
-		if !returned {
-			err = errAbandonedKill
-		}
-		if err != nil {
-			go p.conn.Close() // what of it can still be released
-			return err
-		}
+	k, ok := p.conn.(Killer)
+	if !ok {
+		return p.shut()
 	}
-	return p.shut()
+	began := p.clock.Now()
+	err, returned := p.within(killTimeout, k.Kill)
+	switch {
+	case !returned:
+		err = errAbandonedKill
+	case err == nil || p.clock.Since(began) < killTimeout:
+		return errors.Join(err, p.shut())
+	}
+	go p.conn.Close() // what of it can still be released
+	return err
 }
 
 // errRetired is why the context of a connection that is over has ended.
@@ -378,15 +388,15 @@ var errRetired = errors.New("supervised: the connection was retired")
 // shut ends the peer by its connection's own Close, with all the time that it takes. What had to be abandoned
 // is the error; that of Close itself is kept in closeErr.
 func (p *peer) shut() error {
-	err, ok := p.within(closeTimeout, p.conn.Close)
-	if !ok {
-		k, killer := p.conn.(Killer)
-		if !killer {
-			return errAbandonedClose
+	err, returned := p.within(closeTimeout, p.conn.Close)
+	if !returned {
+		abandoned := errAbandonedClose
+		if k, ok := p.conn.(Killer); ok {
+			if _, returned := p.within(killTimeout, k.Kill); !returned {
+				abandoned = errors.Join(abandoned, errAbandonedKill)
+			}
 		}
-		if _, ok := p.within(killTimeout, k.Kill); !ok {
-			return errors.Join(errAbandonedClose, errAbandonedKill)
-		}
+		return abandoned
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -100,12 +100,19 @@ func (l *ledger) initialized(n *jsonrpc.Request) (tell bool) {
 	return tell
 }
 
-// open lets calls in to the generation that is heard, and passes what was held back. It returns the
-// cancellations of what was replayed and then cancelled, to be written now.
-func (l *ledger) open() []*jsonrpc.Request {
+// admit lets calls in to the generation that is heard. What was held back stays so until release.
+func (l *ledger) admit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.holding, l.door = false, true
+	l.door = true
+}
+
+// release passes what was held back. It returns the cancellations of what was replayed and then cancelled, to be
+// written now.
+func (l *ledger) release() []*jsonrpc.Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holding = false
 	for _, m := range l.inbox.release() {
 		switch m := m.(type) {
 		case *jsonrpc.Response:
@@ -129,7 +136,11 @@ func (l *lifecycle) replay(p *peer, calls []*call) error {
 			continue
 		}
 		// Some transports read the answer under the context of the Write: it ends with the call, not before.
-		ctx, cancel := context.WithCancelCause(c.ctx)
+		life := c.ctx
+		if c.request.Method == methodListen {
+			life = context.WithoutCancel(life) // a stream ends by what R2 lists, and by nothing else
+		}
+		ctx, cancel := context.WithCancelCause(life)
 		stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
 		l.ledger.hold(c, func() { stop(); cancel(nil) })
 		err := p.conn.Write(ctx, c.request)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -116,22 +117,33 @@ func (s *Stream) Acknowledged() *mcp.NotificationSubscriptions {
 	return s.filter
 }
 
-// Close ends the stream and tells the server. It is idempotent, waits for no handler, and no delivery begins
-// after it. Its error is always nil; what the server is told may be lost with the server.
+// Close ends the stream and tells the server, as the client's cancellation of a request does. No delivery begins
+// after it; it waits for no handler, and for the server no longer than tellTimeout. It is idempotent. Its error
+// is always nil: what the server is told may be lost with the server.
 func (s *Stream) Close() error {
-	if s.end(ErrStreamClosed) {
-		s.tell()
+	if !s.end(ErrStreamClosed) {
+		return nil
+	}
+	if n := s.cancellation(); s.t.life.ledger.cancel(n) {
+		s.tell(n)
 	}
 	return nil
 }
 
-// tell cancels the stream's request at the server, through the path that a client's own cancellation takes.
-func (s *Stream) tell() {
+// tellTimeout bounds telling a server that does not read that a stream is over.
+const tellTimeout = 5 * time.Second
+
+// cancellation is what tells the server that the stream is over.
+func (s *Stream) cancellation() *jsonrpc.Request {
 	params := append([]byte(`{"requestId":`), wire.AppendID(nil, s.id)...)
-	n := &jsonrpc.Request{Method: notificationCancelled, Params: append(params, '}')}
-	go func() {
-		_ = (&connection{s.t}).Write(context.Background(), n) // best effort: who is gone needs not be told
-	}()
+	return &jsonrpc.Request{Method: notificationCancelled, Params: append(params, '}')}
+}
+
+// tell writes n to the server, if there is one: who is gone needs not be told.
+func (s *Stream) tell(n *jsonrpc.Request) {
+	ctx, cancel := s.t.life.clock.WithTimeout(context.Background(), tellTimeout)
+	defer cancel()
+	_ = (&connection{s.t}).send(ctx, n)
 }
 
 // offer queues a delivery. It reports false where the stream lags by its limit already.
@@ -209,7 +221,7 @@ func (s *Stream) end(err error) bool {
 // overrun ends a stream that is too far behind, and tells the server. It waits for nothing.
 func (s *Stream) overrun() {
 	if s.end(ErrDeliveryDropped) {
-		s.tell()
+		go s.tell(s.cancellation())
 		go s.t.life.logger.WithField("id", s.id.Raw()).Error("a stream lags too far behind and is closed")
 	}
 }

@@ -66,6 +66,7 @@ func (u *upcalls) cancelled(r *jsonrpc.Request, id jsonrpc.ID) *jsonrpc.Request 
 	if !ok {
 		return nil
 	}
+	delete(u.ids, id) // a second one is about something else; an answer still finds its way by open
 	params := make(map[string]json.RawMessage)
 	if json.Unmarshal(r.Params, &params) != nil {
 		return nil
