@@ -1,6 +1,12 @@
 package retry
 
-import "github.com/modelcontextprotocol/go-sdk/jsonrpc"
+import (
+	"bytes"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/seed7990db67/supervised/internal/wire"
+)
 
 // Policy decides which requests outlive the peer that was carrying them.
 //
@@ -55,9 +61,10 @@ func Continuation(r *jsonrpc.Request) bool {
 	if len(r.Params) == 0 {
 		return false
 	}
-	continues, ok := scanMembers(r.Params, continuing)
+	params := bytes.Trim(r.Params, " \t\r\n")
+	if string(params) == "null" {
+		return false
+	}
+	continues, ok := wire.Any(params, "inputResponses", "requestState")
 	return continues || !ok
 }
-
-// continuing are the members that make params a continuation.
-var continuing = []string{"inputResponses", "requestState"}

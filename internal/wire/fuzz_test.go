@@ -336,3 +336,19 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func FuzzAny(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a":1}`, `{"b":{"a":1}}`, `{"\u0061":[]}`, `{"a":1`, `null`, `[]`, ` {"b":2,"b":3} x`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, object []byte) {
+		var members map[string]json.RawMessage
+		wantOK := json.Unmarshal(object, &members) == nil && members != nil
+		_, a := members["a"]
+		_, b := members["b"]
+		found, ok := wire.Any(object, "a", "b")
+		if ok != wantOK || found != (wantOK && (a || b)) {
+			t.Errorf("Any(%q) = %t, %t; encoding/json finds %v, well-formed %t", object, found, ok, members, wantOK)
+		}
+	})
+}

@@ -29,6 +29,26 @@ func Member(object json.RawMessage, key string) (json.RawMessage, bool) {
 	return member, member != nil
 }
 
+// Any reports whether object has a member of one of the keys. Ok is false, and found with it, if object is no
+// object or broken anywhere; it may nest as deep as what [Append] writes.
+func Any(object json.RawMessage, keys ...string) (found, ok bool) {
+	s := scanner{data: object, room: maxRawDepth}
+	s.space()
+	if s.peek() != '{' {
+		return false, false
+	}
+	for s.begin(); s.next('}'); {
+		key := s.key()
+		for _, k := range keys {
+			found = found || string(key) == k
+		}
+		s.value()
+	}
+	s.end()
+	ok = s.fault == ""
+	return found && ok, ok
+}
+
 // Path returns what [Member] finds by the first key, in that by the second, and so on; with no keys object
 // itself.
 func Path(object json.RawMessage, keys ...string) (json.RawMessage, bool) {
