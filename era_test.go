@@ -3,12 +3,19 @@ package supervised_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed7990db67/supervised"
 	"github.com/seed7990db67/supervised/internal/peertest"
 )
 
@@ -47,6 +54,8 @@ func (s *strict) answer(p *peertest.Peer, q *jsonrpc.Request) *jsonrpc.Response 
 			return nil
 		}
 	case q.Method == "ping":
+	case q.Method == "subscriptions/listen":
+		return nil
 	case !slices.Contains(p.Methods(), "notifications/initialized"):
 		a.Result, a.Error = nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "not initialized"}
 	case p.Number == s.mute:
@@ -72,4 +81,484 @@ func (r *rig) sdk(o *mcp.ClientOptions, shape func(*mcp.Client)) *mcp.ClientSess
 	}
 	r.Cleanup(func() { session.Close() }) // the keep-alive goes on until then
 	return session
+}
+
+// initParams is what a client may well send; not a byte of it is anybody's to change.
+const initParams = "{ \"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"roots\":{}} ,\"clientInfo\":{\"name\":\"\\u00e9\",\"version\":\"1\"},\"n\":1e400 }"
+
+// A handshake as a client makes it, which the replacement is given in the same words.
+const (
+	ownInitialize = "own initialize " + initParams
+	initialized   = "notifications/initialized {}"
+)
+
+// shakesHands has the client make its handshake, under the id 1.
+func (r *rig) shakesHands() {
+	r.Helper()
+	r.ask(1, "initialize", initParams)
+	want(r, "answer to initialize", 1, len(r.read()))
+	want(r, "initialized", nil, r.notify("notifications/initialized", `{}`))
+}
+
+// crashes has the newest peer die, and waits for its replacement.
+func (r *rig) crashes() {
+	r.Helper()
+	r.Last().Die(errCrash)
+	synctest.Wait()
+	want(r, "serves again", nil, r.WaitServing(context.Background()))
+	synctest.Wait()
+}
+
+func TestE1_HandshakeIsReplayed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.overStrict(&strict{mute: -1})
+		r.connect()
+		r.shakesHands()
+		r.ask(2, "tools/list", `{}`)
+		want(r, "answers", lines("2 {}"), r.read())
+		want(r, "first life", lines("1 initialize "+initParams, initialized, "2 tools/list {}"), r.took(0))
+		for life := 1; life <= 3; life++ {
+			r.crashes()
+			want(r, "nothing of that reaches the client", lines(), r.read())
+			r.ask(2, "tools/list", `{}`)
+			want(r, "answers", lines("2 {}"), r.read())
+			want(r, "the next life", lines(ownInitialize, initialized, "2 tools/list {}"), r.took(life))
+		}
+		want(r, "changed", false, r.Stats().ServerChanged)
+	})
+}
+
+// Before the replacement serves: calls that were kept come behind the handshake, and OnReconnect behind both.
+func TestE1_BeforeAnythingElse(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.overStrict(&strict{mute: 0})
+		r.OnReconnect(func(context.Context) error { return r.notify("notifications/mine", `{}`) })
+		r.connect()
+		r.shakesHands()
+		r.ask(2, "tools/list", `{}`)
+		r.ask(3, "resources/read", `{}`)
+		r.crashes()
+		want(r, "second life", lines(ownInitialize, initialized, "2 tools/list {}", "3 resources/read {}", "notifications/mine {}"), r.took(1))
+		want(r, "answers", lines("2 {}", "3 {}"), r.read())
+	}, retrying)
+}
+
+// Ids of the supervisor's own are its alone, over all lives; answers under them are nobody else's, late ones and
+// doubled ones included.
+func TestE1_OwnIDs(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.overStrict(&strict{mute: -1})
+		r.connect()
+		r.shakesHands()
+		r.ask(2, "logging/setLevel", `{"level":"info"}`)
+		r.ask(3, "resources/subscribe", `{"uri":"a"}`)
+		r.read()
+		seen := map[jsonrpc.ID]bool{}
+		for life := 1; life <= 5; life++ {
+			r.crashes()
+			for _, m := range r.Last().Got() {
+				q := m.(*jsonrpc.Request)
+				if !q.IsCall() {
+					continue
+				}
+				_, text := q.ID.Raw().(string)
+				want(r, "a string", true, text)
+				want(r, "used before", false, seen[q.ID])
+				seen[q.ID] = true
+			}
+			for id := range seen { // of this life and of all before it
+				r.Last().Reply(id, `"again"`)
+				r.Last().Say(&jsonrpc.Response{ID: id, Error: errors.New("no")})
+			}
+			want(r, "what the client gets of it", lines(), r.read())
+			r.wantState(supervised.StateServing)
+		}
+		want(r, "ids", 3*5, len(seen))
+	}, supervised.WithMaxRestarts(10))
+}
+
+// Each life gets notifications/initialized once, whenever the client says it.
+func TestE1_InitializedOnceInEachLife(t *testing.T) {
+	slowly := func(d time.Duration) func(context.Context, *peertest.Peer) error {
+		return func(context.Context, *peertest.Peer) error { time.Sleep(d); return nil }
+	}
+	says := func(r *rig) {
+		r.Helper()
+		want(r, "written", nil, r.notify("notifications/initialized", `{}`))
+		synctest.Wait()
+	}
+	for _, tt := range []struct {
+		name   string
+		script func(r *rig)
+		run    func(r *rig) // from the answer to initialize on; three lives
+		first  int          // how many the first life got
+	}{
+		{"in time", nil, func(r *rig) {
+			says(r)
+			r.crashes()
+			r.crashes()
+		}, 1},
+		{"in the gap", nil, func(r *rig) {
+			r.Last().Die(errCrash)
+			r.wantState(supervised.StateRespawnPending)
+			says(r)
+			pass(time.Second)
+			r.crashes()
+		}, 0},
+		{"while the replacement starts", func(r *rig) { r.onStart(1, slowly(time.Second)) }, func(r *rig) {
+			r.Last().Die(errCrash)
+			pass(500 * time.Millisecond)
+			r.wantState(supervised.StateConnecting)
+			says(r)
+			pass(time.Second)
+			r.crashes()
+		}, 0},
+		{"in its handshake, before the answer", func(r *rig) { r.onWrite(1, "own initialize", slowly(time.Second)) }, func(r *rig) {
+			r.Last().Die(errCrash)
+			pass(500 * time.Millisecond)
+			r.wantState(supervised.StateConnecting)
+			says(r)
+			pass(time.Second)
+			r.crashes()
+		}, 0},
+		{"in its handshake, while it is told", func(r *rig) { r.onWrite(1, "notifications/initialized", slowly(time.Second)) }, func(r *rig) {
+			r.Last().Die(errCrash)
+			pass(500 * time.Millisecond)
+			r.wantState(supervised.StateConnecting)
+			says(r)
+			pass(time.Second)
+			r.crashes()
+		}, 0},
+		{"in its handshake, after it was told", func(r *rig) { r.onWrite(1, "2 subscriptions/listen", slowly(time.Second)) }, func(r *rig) {
+			r.ask(2, "subscriptions/listen", `{}`)
+			r.Last().Die(errCrash)
+			pass(500 * time.Millisecond)
+			r.wantState(supervised.StateConnecting)
+			says(r)
+			pass(time.Second)
+			r.crashes()
+		}, 0},
+		{"when it serves", nil, func(r *rig) {
+			r.crashes()
+			says(r)
+			r.crashes()
+		}, 0},
+		{"inside OnReconnect", nil, func(r *rig) {
+			remove := r.OnReconnect(func(context.Context) error { return r.notify("notifications/initialized", `{}`) })
+			r.crashes()
+			remove()
+			r.crashes()
+		}, 0},
+		{"after two deaths", nil, func(r *rig) {
+			r.crashes()
+			r.crashes()
+			says(r)
+		}, 0},
+		{"never", nil, func(r *rig) {
+			r.crashes()
+			r.crashes()
+		}, 0},
+	} {
+		t.Run("E1 "+tt.name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.overStrict(&strict{mute: -1})
+				if tt.script != nil {
+					tt.script(r)
+				}
+				r.connect()
+				r.ask(1, "initialize", initParams)
+				want(r, "answer to initialize", lines("1 "+hello2025), r.read())
+				tt.run(r)
+				r.wantState(supervised.StateServing)
+				want(r, "lives", 3, r.Minted())
+				for life, times := range []int{tt.first, 1, 1} {
+					want(r, fmt.Sprint("told, in life ", life), times, counted(briefs(r.took(life)))["notifications/initialized"])
+				}
+				for life := 1; life < 3; life++ {
+					want(r, "handshake", lines("own initialize", "notifications/initialized"), briefs(r.took(life))[:2])
+				}
+				r.ask(3, "tools/list", `{}`)
+				want(r, "answers", lines("3 {}"), r.read())
+			})
+		})
+	}
+}
+
+// The handshake that was not complete at a death goes on with the replacement: the client gets its answer from that
+// one, and tells it notifications/initialized, once.
+func TestE1_InitializeInFlight(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		s := &strict{mute: -1, slow: time.Second}
+		r.overStrict(s)
+		r.connect()
+		r.ask(1, "initialize", initParams)
+		r.crashes()
+		want(r, "answers", lines(), r.read())
+		want(r, "second life", lines("1 initialize "+initParams), r.took(1))
+		pass(500 * time.Millisecond)
+		r.crashes()
+		want(r, "third life", lines("1 initialize "+initParams), r.took(2))
+		pass(time.Second)
+		want(r, "answers", lines("1 "+hello2025), r.read())
+		want(r, "initialized", nil, r.notify("notifications/initialized", `{}`))
+		want(r, "third life", lines("1 initialize "+initParams, initialized), r.took(2))
+		s.slow = 0
+		r.crashes()
+		want(r, "fourth life, by the supervisor", lines(ownInitialize, initialized), r.took(3))
+		want(r, "answers", lines(), r.read())
+	})
+}
+
+func TestE1_InitializeInFlightIsCancelled(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.connect()
+		r.ask(1, "initialize", initParams)
+		r.Last().Die(errCrash)
+		synctest.Wait()
+		r.cancels(1)
+		pass(time.Second)
+		r.wantState(supervised.StateServing)
+		want(r, "second life", lines(), r.took(1))
+		want(r, "answers", lines("1 context canceled"), r.read())
+	})
+}
+
+// A handshake that the server refused is none.
+func TestE1_RefusedHandshakeIsNotReplayed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.overStrict(&strict{mute: -1, refuse: []string{"initialize"}})
+		r.connect()
+		r.ask(1, "initialize", initParams)
+		want(r, "answers", lines("1 method not found"), r.read())
+		r.crashes()
+		want(r, "second life", lines(), r.took(1))
+	})
+}
+
+// A replacement whose handshake goes wrong is a failed attempt: killed, told to OnError, paid for by the budget, with
+// no OnClose. What was kept stays kept.
+func TestE1_HandshakeThatFails(t *testing.T) {
+	refusal := &jsonrpc.Error{Code: -32600, Message: "not you"}
+	die := func(_ context.Context, p *peertest.Peer) error { p.Answer = nil; p.Die(errCrash); return nil }
+	for _, tt := range []struct {
+		name   string
+		script func(r *rig)
+		takes  time.Duration
+		err    error  // is matched, or
+		text   string // is contained
+	}{
+		{name: "E1 refused", script: func(r *rig) {
+			r.answers1("initialize", func(q *jsonrpc.Request) *jsonrpc.Response { return &jsonrpc.Response{ID: q.ID, Error: refusal} })
+		}, err: refusal},
+		{name: "E1 older protocol", script: func(r *rig) {
+			r.answers1("initialize", func(q *jsonrpc.Request) *jsonrpc.Response {
+				return &jsonrpc.Response{ID: q.ID, Result: json.RawMessage(strings.Replace(hello2025, "2025-11-25", "2025-06-18", 1))}
+			})
+		}, text: "2025-06-18"},
+		{name: "E1 newer protocol", script: func(r *rig) {
+			r.answers1("initialize", func(q *jsonrpc.Request) *jsonrpc.Response {
+				return &jsonrpc.Response{ID: q.ID, Result: json.RawMessage(strings.Replace(hello2025, "2025-11-25", "2026-07-28", 1))}
+			})
+		}, text: "2026-07-28"},
+		{name: "E1 no protocol", script: func(r *rig) {
+			r.answers1("initialize", func(q *jsonrpc.Request) *jsonrpc.Response {
+				return &jsonrpc.Response{ID: q.ID, Result: json.RawMessage(`{}`)}
+			})
+		}, text: "protocol"},
+		{name: "E1 silent", script: func(r *rig) {
+			r.answers1("initialize", func(*jsonrpc.Request) *jsonrpc.Response { return nil })
+		}, takes: 30 * time.Second, err: context.DeadlineExceeded},
+		{name: "E1 answers something else", script: func(r *rig) {
+			r.answers1("initialize", func(*jsonrpc.Request) *jsonrpc.Response {
+				return &jsonrpc.Response{ID: makeID(1), Result: json.RawMessage(hello2025)} // the client's own, of long ago
+			})
+		}, takes: 30 * time.Second, err: context.DeadlineExceeded},
+		{name: "E1 does not read", script: func(r *rig) {
+			r.onWrite(1, "own initialize", func(ctx context.Context, _ *peertest.Peer) error { <-ctx.Done(); return ctx.Err() })
+		}, takes: 30 * time.Second, err: context.DeadlineExceeded},
+		{name: "E1 dies of initialize", script: func(r *rig) { r.onWrite(1, "own initialize", die) }, err: errCrash},
+		{name: "E1 dies of initialized", script: func(r *rig) {
+			r.onWrite(1, "notifications/initialized", func(ctx context.Context, p *peertest.Peer) error { p.Die(errCrash); <-ctx.Done(); return ctx.Err() })
+		}, err: errCrash},
+		{name: "E1 dies of setLevel", script: func(r *rig) {
+			r.onWrite(1, "own logging/setLevel", func(ctx context.Context, p *peertest.Peer) error { p.Die(errCrash); <-ctx.Done(); return ctx.Err() })
+		}, err: errCrash},
+		{name: "E1 does not read setLevel", script: func(r *rig) {
+			r.onWrite(1, "own logging/setLevel", func(ctx context.Context, _ *peertest.Peer) error { <-ctx.Done(); return ctx.Err() })
+		}, takes: 30 * time.Second, err: context.DeadlineExceeded},
+		{name: "E1 dies of subscribe", script: func(r *rig) {
+			r.onWrite(1, "own resources/subscribe", func(context.Context, *peertest.Peer) error { return io.ErrClosedPipe })
+		}, takes: 250 * time.Millisecond, err: io.ErrClosedPipe},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.overStrict(&strict{mute: 0})
+				tt.script(r)
+				r.connect()
+				r.shakesHands()
+				r.ask(2, "logging/setLevel", `{"level":"info"}`)
+				r.ask(3, "resources/subscribe", `{"uri":"a"}`)
+				r.reply(2, `{}`)
+				r.reply(3, `{}`)
+				r.ask(4, "tools/list", `{}`)
+				r.ask(5, "tools/call", `{}`)
+				r.read()
+				r.Last().Die(errCrash)
+				want(r, "failed", lines("5 peer lost"), r.read())
+				pass(100 * time.Millisecond)
+				if tt.takes > 0 {
+					r.wantState(supervised.StateConnecting)
+					pass(tt.takes - 1)
+					r.wantState(supervised.StateConnecting)
+					pass(1)
+				}
+				r.wantState(supervised.StateRespawnPending)
+				want(r, "promised", true, r.Reconnecting())
+				want(r, "killed", true, closed(r.Peer(1)))
+				told := r.errors()
+				want(r, "told", 1, len(told))
+				if len(told) == 0 {
+					r.FailNow()
+				}
+				if tt.err != nil {
+					wantIs(r, "OnError", told[0], tt.err)
+				}
+				if !strings.Contains(told[0].Error(), tt.text) {
+					r.Errorf("%q is not in %v", tt.text, told[0])
+				}
+				want(r, "spent", 2, r.Stats().RestartsInWindow)
+				want(r, "hooks", lines("close", "error"), briefs(r.hooks()))
+				want(r, "kept calls were not sent to it", false, slices.Contains(r.took(1), "4 tools/list {}"))
+				want(r, "the generation that serves", 0, r.Stats().Generation)
+
+				pass(100 * time.Millisecond)
+				r.wantState(supervised.StateServing)
+				want(r, "third life", lines(
+					ownInitialize, initialized, `own logging/setLevel {"level":"info"}`, `own resources/subscribe {"uri":"a"}`, "4 tools/list {}",
+				), r.took(2))
+				want(r, "answers", lines("4 {}"), r.read())
+				want(r, "hooks", lines("reconnect"), r.hooks())
+			}, retrying)
+		})
+	}
+}
+
+func TestE1_HandshakeThatFailsSpendsTheBudget(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.overStrict(&strict{mute: -1, hello: func(life int) string {
+			if life > 0 {
+				return `{}`
+			}
+			return hello2025
+		}})
+		r.connect()
+		r.shakesHands()
+		r.Last().Die(errCrash)
+		pass(time.Minute)
+		r.wantState(supervised.StateClosed)
+		want(r, "lives", 4, r.Minted())
+		want(r, "hooks", lines("close", "error", "error", "error", "error", "close"), briefs(r.hooks()))
+		want(r, "Err", "exhausted", kind(r.Err()))
+	})
+}
+
+// Without a connect timeout a replacement may take as long as it likes, and Close ends that.
+func TestE1_NoConnectTimeout(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.overStrict(&strict{mute: -1})
+		r.answers1("initialize", func(*jsonrpc.Request) *jsonrpc.Response { return nil })
+		r.connect()
+		r.shakesHands()
+		r.Last().Die(errCrash)
+		pass(24 * time.Hour)
+		r.wantState(supervised.StateConnecting)
+		r.closes()
+		want(r, "hooks", lines("close: crash", "close"), r.hooks())
+	}, supervised.WithConnectTimeout(0))
+}
+
+// A step of a session before the death: a request, and how it ended.
+type step struct{ method, params, end string }
+
+// The end of a subscription is the same in a later life as in the one that it was made in.
+func TestE1_TakenBackInALaterLife(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.overStrict(&strict{mute: -1})
+		r.connect()
+		r.shakesHands()
+		r.ask(2, "resources/subscribe", `{"uri":"a"}`)
+		r.ask(3, "resources/subscribe", `{"uri":"b"}`)
+		r.ask(4, "logging/setLevel", `{"level":"info"}`)
+		r.read()
+		r.crashes()
+		r.ask(5, "resources/unsubscribe", `{"uri":"a"}`)
+		r.ask(6, "logging/setLevel", `{"level":"debug"}`)
+		r.read()
+		r.crashes()
+		want(r, "third life", lines(ownInitialize, initialized, `own logging/setLevel {"level":"debug"}`, `own resources/subscribe {"uri":"b"}`), r.took(2))
+	})
+}
+
+// A server that pings before it answers is answered for the client, which may not be there to do it.
+func TestE1_PingOfTheServer(t *testing.T) {
+	ping := func(_ context.Context, p *peertest.Peer) error {
+		p.Say(rawCall("p", "ping", ``), rawCall(0, "ping", `{}`))
+		time.Sleep(time.Second)
+		return nil
+	}
+	for _, message := range []string{
+		"own initialize", "notifications/initialized", "own logging/setLevel", "own resources/subscribe", "4 tools/list",
+	} {
+		t.Run("E1 at "+message, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.overStrict(&strict{mute: 0})
+				r.onWrite(1, message, ping)
+				r.connect()
+				r.shakesHands()
+				r.ask(2, "logging/setLevel", `{"level":"info"}`)
+				r.ask(3, "resources/subscribe", `{"uri":"a"}`)
+				r.reply(2, `{}`)
+				r.reply(3, `{}`)
+				r.ask(4, "tools/list", `{}`)
+				r.read()
+				r.Last().Die(errCrash)
+				pass(500 * time.Millisecond)
+				r.wantState(supervised.StateConnecting)
+				pongs := slices.DeleteFunc(r.took(1), func(s string) bool { return s != `"p" {}` && s != `0 {}` })
+				slices.Sort(pongs)
+				want(r, "answered at once", lines(`"p" {}`, `0 {}`), pongs)
+				pass(time.Second)
+				r.wantState(supervised.StateServing)
+				want(r, "what the client gets", lines("4 {}"), r.read())
+			}, retrying)
+		})
+	}
+}
+
+// answers1 has the first replacement answer a method otherwise.
+func (r *rig) answers1(method string, f func(*jsonrpc.Request) *jsonrpc.Response) {
+	otherwise := r.Fleet.OnMint
+	r.Fleet.OnMint = func(ctx context.Context, p *peertest.Peer) error {
+		if err := otherwise(ctx, p); err != nil || p.Number != 1 {
+			return err
+		}
+		before := p.Answer
+		p.Answer = func(q *jsonrpc.Request) *jsonrpc.Response {
+			if q.Method == method {
+				return f(q)
+			}
+			return before(q)
+		}
+		return nil
+	}
+}
+
+// closed reports whether a peer was closed or killed.
+func closed(p *peertest.Peer) bool {
+	select {
+	case <-p.Closed():
+		return true
+	default:
+		return false
+	}
 }
