@@ -85,6 +85,24 @@ func TestD1_HowAConnectionEnds(t *testing.T) {
 	}
 }
 
+// A process that was not asked to end has died, also if it has nothing to say about it.
+func TestD1_ExitWithoutAnError(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.allProcesses()
+		var cause error
+		r.OnClose(func(err error) { cause = err })
+		r.connect()
+		r.call("tools/call")
+		r.Last().Exit(nil)
+		pass(time.Second)
+		if cause == nil {
+			t.Error("want a cause in the OnClose of a death, got none")
+		}
+		want(t, "answers", lines("1 peer lost"), r.read())
+		r.wantState(supervised.StateServing)
+	})
+}
+
 // These go to the writer alone.
 func TestD1_TheWritersOwn(t *testing.T) {
 	errCause := errors.New("enough")
@@ -363,6 +381,126 @@ func abandons(t *testing.T, f func(r *rig, stuck <-chan struct{}), opts ...super
 		f(r, stuck)
 		close(stuck)
 		r.Transport.Close()
+	})
+}
+
+func TestD4_APeerThatDoesNotGo(t *testing.T) {
+	hang := func(stuck <-chan struct{}) func() error { return func() error { <-stuck; return nil } }
+	for _, tt := range []struct {
+		name  string
+		shape func(p *peertest.Peer, stuck <-chan struct{})
+		after time.Duration
+	}{
+		{"its Kill hangs", func(p *peertest.Peer, stuck <-chan struct{}) {
+			p.Process, p.OnKill = true, hang(stuck)
+		}, 5 * time.Second},
+		{"its Kill and its Close hang", func(p *peertest.Peer, stuck <-chan struct{}) {
+			p.Process, p.OnKill, p.OnClose = true, hang(stuck), hang(stuck)
+		}, 5 * time.Second},
+		{"its Close hangs", func(p *peertest.Peer, stuck <-chan struct{}) {
+			p.OnClose = hang(stuck)
+		}, 30 * time.Second},
+		{"its Close hangs after the kill", func(p *peertest.Peer, stuck <-chan struct{}) {
+			p.Process, p.OnClose = true, hang(stuck)
+		}, 30 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			abandons(t, func(r *rig, stuck <-chan struct{}) {
+				r.OnMint = func(_ context.Context, p *peertest.Peer) error {
+					if p.Number == 0 {
+						tt.shape(p, stuck)
+					}
+					return nil
+				}
+				r.connect()
+				r.call("tools/call")
+				r.Last().Die(errCrash)
+				want(t, "failed at once", lines("1 peer lost"), r.read())
+				pass(tt.after - 1)
+				want(t, "minted", 1, r.Minted())
+				want(t, "hooks", nil, r.hooks())
+				r.wantState(supervised.StateRespawnPending)
+				pass(1)
+				want(t, "minted", 2, r.Minted())
+				r.wantState(supervised.StateServing)
+				hooks := r.hooks()
+				want(t, "hooks", 3, len(hooks))
+				all := strings.Join(hooks, "\n")
+				for _, hook := range []string{"error: supervised: ", "close: crash", "reconnect"} {
+					if !strings.Contains(all, hook) {
+						t.Errorf("want %q among the hooks, got %q", hook, hooks)
+					}
+				}
+				pass(time.Hour)
+				want(t, "reported once", nil, r.hooks())
+			})
+		})
+		t.Run(tt.name+" at Close", func(t *testing.T) {
+			if strings.Contains(tt.name, "after the kill") || tt.name == "its Kill hangs" {
+				t.Skip("Close does not begin with a kill")
+			}
+			abandons(t, func(r *rig, stuck <-chan struct{}) {
+				r.OnMint = func(_ context.Context, p *peertest.Peer) error { tt.shape(p, stuck); return nil }
+				r.connect()
+				r.call("tools/call")
+				begin := time.Now()
+				r.Transport.Close()
+				limit := 30 * time.Second
+				if r.Last().Process {
+					limit += 5 * time.Second
+				}
+				if took := time.Since(begin); took < limit || took > limit+time.Second {
+					t.Errorf("want Close to take %v, took %v", limit, took)
+				}
+				want(t, "answers", lines("1 closed"), r.read())
+				hooks := r.hooks()
+				want(t, "hooks", 3, len(hooks)) // the drain, the report, the close
+			})
+		})
+	}
+}
+
+// A connection whose Close hangs is killed where that can be done, and that is reported.
+func TestD4_KilledInClose(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.OnMint = func(_ context.Context, p *peertest.Peer) error {
+			p.Process = true
+			p.OnClose = func() error { <-p.Closed(); return nil }
+			return nil
+		}
+		r.connect()
+		begin := time.Now()
+		r.Transport.Close()
+		if took := time.Since(begin); took < 30*time.Second || took > 31*time.Second {
+			t.Errorf("want Close to take 30s, took %v", took)
+		}
+		hooks := r.hooks()
+		want(t, "hooks", 3, len(hooks))
+		if !strings.Contains(strings.Join(hooks, "\n"), "error: ") {
+			t.Errorf("want the hanging Close reported, got %q", hooks)
+		}
+	})
+}
+
+// A kill that fails leaves the peer alive: its Close is waited for, so that there are never two.
+func TestD4_AKillThatFails(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.OnMint = func(_ context.Context, p *peertest.Peer) error {
+			if p.Number == 0 {
+				p.Process = true
+				p.KillErr = errors.New("operation not permitted")
+				p.OnClose = func() error { time.Sleep(10 * time.Second); return nil }
+			}
+			return nil
+		}
+		r.connect()
+		r.Last().Hangup(errCrash)
+		pass(time.Minute)
+		r.wantState(supervised.StateServing)
+		if now, most := r.Alive(); now != 1 || most != 1 {
+			t.Errorf("want one alive at a time, got %d now and %d at once", now, most)
+		}
+		want(t, "told", true, strings.Contains(strings.Join(r.hooks(), "\n"), "operation not permitted"))
 	})
 }
 
