@@ -206,7 +206,7 @@ func TestP4_descendantOutsideTheGroupHoldsNothingUp(t *testing.T) {
 func TestP4_nothingIsLeftOver(t *testing.T) {
 	rounds := 200
 	if testing.Short() {
-		rounds = 20
+		rounds = 8
 	}
 	round := func(i int) {
 		s := spawn(t, shell(`sleep 1000 & while read -r line; do echo '{"jsonrpc":"2.0","id":1,"result":{}}'; done`))

@@ -50,6 +50,23 @@ func TestP3_signalIsInTheError(t *testing.T) {
 	}
 }
 
+func TestExitError_text(t *testing.T) {
+	for _, tt := range []struct {
+		exit stdio.ExitError
+		want string
+	}{
+		{stdio.ExitError{}, "stdio: exit status 0"},
+		{stdio.ExitError{Code: 3, Stderr: "\n \n"}, "stdio: exit status 3"},
+		{stdio.ExitError{Code: 3, Stderr: "one\ntwo\r\n\n"}, "stdio: exit status 3: two"},
+		{stdio.ExitError{Code: -1, Signal: syscall.SIGTERM, Stderr: "bye"}, "stdio: signal: terminated: bye"},
+		{stdio.ExitError{Code: -1}, "stdio: exit status unknown"},
+	} {
+		if got := tt.exit.Error(); got != tt.want {
+			t.Errorf("%#v: want %q, got %q", tt.exit, tt.want, got)
+		}
+	}
+}
+
 func TestP3_grandchildThatHoldsStdoutHidesNoDeath(t *testing.T) {
 	s := spawn(t, shell(`sleep 1000 & read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; exit 4`))
 	s.write(1, `{}`)
@@ -68,7 +85,7 @@ func TestP3_grandchildThatHoldsStdoutHidesNoDeath(t *testing.T) {
 func TestW3_answerBeforeTheExitArrives(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
-		rounds = 50
+		rounds = 20
 	}
 	cmd := shell(`read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; exit 7`)
 	for range rounds {

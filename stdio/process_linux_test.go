@@ -68,3 +68,24 @@ func TestP4_awaitExitLeavesTheZombie(t *testing.T) {
 		t.Error("there is nothing left to wait for")
 	}
 }
+
+// A host may wait for every child that it has.
+func TestP4_statusTakenByAnotherWait(t *testing.T) {
+	p, err := start("/bin/sh", Command{Args: []string{"sh", "-c", "exit 3"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := syscall.Wait4(p.leader.Pid, nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.await()
+	if !p.reaped {
+		t.Error("the id may be a stranger's, and signals would still go there")
+	}
+	if err := p.kill(); err != nil {
+		t.Errorf("kill: %v", err)
+	}
+	if code, signal := p.reap(); code != -1 || signal != nil {
+		t.Errorf("got %d, %v", code, signal)
+	}
+}

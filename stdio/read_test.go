@@ -104,15 +104,19 @@ func TestP2_halfALineIsNoMessage(t *testing.T) {
 }
 
 func TestP2_fiveMiBPass(t *testing.T) {
-	text := strings.Repeat("five ", 1<<20)
-	s := spawn(t, self("echo"))
+	params := `{"text":"` + strings.Repeat("five ", 1<<20) + `"}`
+	s := spawn(t, stdio.Command{Args: []string{"cat"}})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.write(1, `{"text":"`+text+`"}`)
+		s.write(1, params)
 	}()
-	if got := s.want(1); got != `{"text":"`+text+`"}` {
-		t.Errorf("got %d bytes", len(got))
+	m, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(m.(*jsonrpc.Request).Params); got != params {
+		t.Errorf("got %d bytes, want %d", len(got), len(params))
 	}
 	within(t, "the write returns", done)
 }

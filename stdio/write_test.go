@@ -23,7 +23,9 @@ import (
 var large = `{"text":"` + strings.Repeat("x", 1<<20) + `"}`
 
 func TestW5_contextEndsAWriteThatIsNotRead(t *testing.T) {
-	s := spawn(t, shell(`echo $$ >&2; kill -STOP $$`))
+	cmd := shell(`echo $$ >&2; kill -STOP $$`)
+	cmd.StopGrace = 20 * time.Millisecond
+	s := spawn(t, cmd)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	started := time.Now()
@@ -33,6 +35,7 @@ func TestW5_contextEndsAWriteThatIsNotRead(t *testing.T) {
 	if err := s.Write(ctx, call(2, `{}`)); !errors.Is(err, context.DeadlineExceeded) { // in the queue behind it
 		t.Fatalf("got %v", err)
 	}
+	s.wantClosed()
 	if d := time.Since(started); d > slack {
 		t.Errorf("took %v", d)
 	}
