@@ -48,6 +48,7 @@ func (p *process) reap() (code int, signal os.Signal) {
 	p.disown()
 	state, err := p.leader.Wait()
 	if err != nil {
+		_ = p.leader.Release() // its descriptor (pidfd), which Wait keeps when it fails
 		return -1, nil
 	}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
