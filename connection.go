@@ -2,6 +2,7 @@ package supervised
 
 import (
 	"context"
+	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -25,33 +26,35 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 // Write sends m to the peer that serves, or refuses it at once. It may be called concurrently.
 func (c *connection) Write(ctx context.Context, m jsonrpc.Message) error {
+	if nothing(m) {
+		return errNilMessage
+	}
+	r, ok := m.(*jsonrpc.Request)
+	switch {
+	case !ok:
+		return c.answer(ctx, m.(*jsonrpc.Response)) // there is no third kind
+	case r.IsCall():
+		return c.call(ctx, &call{request: r, ctx: ctx})
+	}
+	return c.notify(ctx, r)
+}
+
+// nothing reports whether m is nil, or a nil request or answer.
+func nothing(m jsonrpc.Message) bool {
 	switch m := m.(type) {
 	case *jsonrpc.Request:
-		switch {
-		case m == nil:
-			return errNilMessage
-		case m.IsCall():
-			return c.call(ctx, &call{request: m, ctx: ctx})
-		}
-		return c.notify(ctx, m)
+		return m == nil
 	case *jsonrpc.Response:
-		if m == nil {
-			return errNilMessage
-		}
-		return c.answer(ctx, m)
+		return m == nil
 	}
-	return errNilMessage
+	return m == nil
 }
 
 // call sends a call, which is registered first (W6). Where the connection ends under it, the ledger answers or
 // keeps it, and that is no error here (W7).
 func (c *connection) call(ctx context.Context, entry *call) error {
 	l := c.t.life
-	p := l.board.peer.Load()
-	err := errSealed
-	if p != nil {
-		err = l.ledger.register(p.generation, entry)
-	}
+	p, err := c.register(entry)
 	if err == errSealed {
 		err = l.board.refusal()
 		if entry.request.Method == methodPing && err == ErrReconnecting {
@@ -78,34 +81,86 @@ func (c *connection) call(ctx context.Context, entry *call) error {
 	return err
 }
 
+// register takes a call in for the peer that serves. It fails with errSealed where none does.
+func (c *connection) register(entry *call) (*peer, error) {
+	for {
+		p := c.t.life.board.peer.Load()
+		if p == nil {
+			return nil, errSealed
+		}
+		err := c.t.life.ledger.register(p.generation, entry)
+		if err == errSealed && c.t.life.board.peer.Load() != p {
+			continue // p was superseded between the two
+		}
+		return p, err
+	}
+}
+
 // notify sends a notification. Two are the ledger's affair as well, and may end there: a cancellation, and the
 // end of the handshake.
 func (c *connection) notify(ctx context.Context, n *jsonrpc.Request) error {
-	tell := true
 	switch n.Method {
 	case notificationCancelled:
-		tell = c.t.life.ledger.cancel(n)
+		return c.cancel(ctx, n)
 	case notificationInitialized:
-		tell = c.t.life.ledger.initialized(n)
+		return c.initialized(ctx, n)
 	}
-	if !tell {
-		return nil
+	return c.send(ctx, c.t.life.board.peer.Load(), n)
+}
+
+// cancel sends the cancellation of a request to the peer that has it, if there is one.
+func (c *connection) cancel(ctx context.Context, n *jsonrpc.Request) error {
+	for {
+		p := c.t.life.board.peer.Load()
+		switch tell, stale := c.t.life.ledger.cancel(p.number(), n); {
+		case stale:
+			continue // the request has moved on to a newer peer than p
+		case !tell:
+			return nil
+		}
+		return c.send(ctx, p, n)
 	}
-	return c.send(ctx, n)
+}
+
+// initialized sends the end of the handshake. The supervisor says it to a replacement that is given the handshake;
+// to one that got the client's own initialize it goes when that serves, which is waited for.
+func (c *connection) initialized(ctx context.Context, n *jsonrpc.Request) error {
+	l := c.t.life
+	for {
+		now := l.board.now.Load()
+		p := l.board.peer.Load()
+		tell, wait := l.ledger.initialized(p.number(), n)
+		if wait {
+			select {
+			case <-now.changed:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if !tell {
+			return nil
+		}
+		err := c.send(ctx, p, n)
+		if errors.Is(err, ErrReconnecting) || errors.Is(err, ErrPeerLost) {
+			return nil // the one after it is given the handshake
+		}
+		return err
+	}
 }
 
 // answer sends the answer to a request of the server; that to one of a server that is gone is swallowed (E2).
 func (c *connection) answer(ctx context.Context, r *jsonrpc.Response) error {
-	r = c.t.life.ledger.answerUpcall(r)
+	p := c.t.life.board.peer.Load()
+	r = c.t.life.ledger.answerUpcall(p.number(), r)
 	if r == nil {
 		return nil
 	}
-	return c.send(ctx, r)
+	return c.send(ctx, p, r)
 }
 
-// send writes what awaits no answer.
-func (c *connection) send(ctx context.Context, m jsonrpc.Message) error {
-	p := c.t.life.board.peer.Load()
+// send writes to p what awaits no answer; nil: there is no peer now.
+func (c *connection) send(ctx context.Context, p *peer, m jsonrpc.Message) error {
 	if p == nil {
 		return c.t.life.board.refusal()
 	}
@@ -113,8 +168,7 @@ func (c *connection) send(ctx context.Context, m jsonrpc.Message) error {
 	if err == nil || writersOwn(ctx, m, err) {
 		return err
 	}
-	p.broke(err)
-	return peerLost(err)
+	return p.lost(err)
 }
 
 // Close closes the transport. It waits for nothing and calls no hook itself: the SDK calls it with a lock held

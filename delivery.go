@@ -212,11 +212,14 @@ func (l *ledger) pop() (jsonrpc.Message, error) {
 	return m, nil
 }
 
-// answerUpcall is what an answer of the client to a request of the server looks like there; nil: the server is
-// gone.
-func (l *ledger) answerUpcall(r *jsonrpc.Response) *jsonrpc.Response {
+// answerUpcall is what an answer of the client to a request of the server looks like to the peer of generation;
+// nil: it is for one that is gone.
+func (l *ledger) answerUpcall(generation int, r *jsonrpc.Response) *jsonrpc.Response {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.upcalls.given(r.ID) && (!l.heard || generation != l.generation) {
+		return nil
+	}
 	return l.upcalls.down(r)
 }
 

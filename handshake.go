@@ -42,14 +42,13 @@ func (l *lifecycle) shakeHands(p *peer, s session) error {
 	if changed {
 		l.logger.Warn("the server has changed")
 	}
-	initialized := s.initialized
+	initialized := l.ledger.greeted(changed)
 	if initialized == nil {
 		initialized = &jsonrpc.Request{Method: notificationInitialized}
 	}
 	if err := p.tell(initialized); err != nil {
 		return err
 	}
-	l.ledger.announced(p.generation, changed)
 	if s.logLevel != nil {
 		if err := l.renew(p, methodSetLevel, s.logLevel); err != nil {
 			return err
@@ -65,15 +64,24 @@ func (l *lifecycle) shakeHands(p *peer, s session) error {
 
 // renew sends p a request that a server before it has granted. A refusal is logged, and is no failed attempt.
 func (l *lifecycle) renew(p *peer, method string, params json.RawMessage) error {
+	refused := func() {
+		l.logger.WithField("method", method).Error("the replacement refuses what the server before it granted")
+	}
 	id := l.ledger.ask(func(r *jsonrpc.Response) {
 		if r.Error != nil {
-			go l.logger.WithField("method", method).Error("the replacement refuses what the server before it granted")
+			go refused()
 		}
 	})
-	return p.tell(&jsonrpc.Request{ID: id, Method: method, Params: params})
+	err := p.tell(&jsonrpc.Request{ID: id, Method: method, Params: params})
+	if err != nil && p.ctx.Err() == nil {
+		refused()
+		return nil
+	}
+	return err
 }
 
-// tell writes a message of the supervisor's own to a peer that is being prepared.
+// tell writes a message of the supervisor's own to a peer that is being prepared. Where the error is about that
+// message alone, the peer's context goes on.
 func (p *peer) tell(m jsonrpc.Message) error {
 	err := p.conn.Write(p.ctx, m)
 	switch {

@@ -118,8 +118,6 @@ func (l *ledger) register(generation int, c *call) error {
 		if !l.asked {
 			l.probe = c
 		}
-	case methodUnsubscribe:
-		l.session.unsubscribe(c.request.Params)
 	}
 	l.asked = true
 	l.flight.push(c)
@@ -153,25 +151,30 @@ func (l *ledger) remove(c *call) {
 }
 
 // cancel notes that the client has cancelled a request: a stream is over with it (R2), and a call is not kept
-// any more. It reports whether the peer is to be told; in the gap it is not (Q4).
-func (l *ledger) cancel(n *jsonrpc.Request) (tell bool) {
+// any more. It reports whether the peer of generation (-1: there is none) is to be told; in the gap nobody is
+// (Q4). Stale is that there is another peer by now, and nothing was done.
+func (l *ledger) cancel(generation int, n *jsonrpc.Request) (tell, stale bool) {
 	id, ok := cancelledID(n)
 	if !ok {
-		return true
+		return true, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.door && generation != l.generation {
+		return false, true
+	}
 	c := l.calls[id]
 	if c == nil {
-		return true
+		return true, false
 	}
+	sent := l.heard && c.generation == l.generation
 	switch {
 	case c.in == &l.streams:
 		l.remove(c)
 		if c.stream != nil {
 			c.stream.end(ErrStreamClosed)
 		}
-	case l.door && c.generation == l.generation:
+	case l.door && sent:
 		c.in.remove(c)
 		l.cancelled.push(c)
 		if l.cancelled.len > cancelledLimit {
@@ -180,10 +183,10 @@ func (l *ledger) cancel(n *jsonrpc.Request) (tell bool) {
 	default:
 		l.fail(c, context.Canceled)
 	}
-	if !l.door && l.heard && c.generation == l.generation {
+	if sent && !l.door {
 		l.recalled = append(l.recalled, n)
 	}
-	return l.door
+	return l.door, false
 }
 
 // shut refuses further calls; the peer is still heard.
@@ -211,12 +214,14 @@ func (l *ledger) sealed(lost error) (calls []*call) {
 	defer l.mu.Unlock()
 	l.silence()
 	for c := range l.cancelled.all() {
+		l.session.unanswered(c.request)
 		l.fail(c, lost)
 	}
 	for c := range l.streams.all() {
 		c.generation = -1
 	}
 	for c := range l.flight.all() {
+		l.session.unanswered(c.request)
 		c.generation = -1
 		calls = append(calls, c)
 	}

@@ -160,8 +160,8 @@ func (l *lifecycle) connected(p *peer) {
 	l.served = true
 	l.serving = p
 	p.servedAt = l.clock.Now()
-	l.ledger.admit()
-	l.board.serve(p) // who waits for StateServing finds it open
+	l.board.serve(p)
+	l.ledger.admit() // who waits for StateServing finds the door open, and who finds it open finds the peer
 	r, ok := l.fire(EventConnected, facts{first: first, afterProbe: l.probed}, p, nil)
 	if !ok {
 		return
@@ -347,7 +347,6 @@ func (l *lifecycle) closeNow() {
 	switch r.From {
 	case StateServing:
 		// What is in flight may still be answered while the peer ends; shut fails the rest.
-		l.ledger.shut()
 		l.retire(p, nil, l.shut)
 		o.gone, o.drained = p.gone, true
 		l.close(r, o, nil)

@@ -112,6 +112,14 @@ func bothCauses(ctx context.Context) error {
 // errConnectTimeout matches context.DeadlineExceeded.
 var errConnectTimeout = fmt.Errorf("supervised: connect timeout: %w", context.DeadlineExceeded)
 
+// number is the peer's generation; -1 for none.
+func (p *peer) number() int {
+	if p == nil {
+		return -1
+	}
+	return p.generation
+}
+
 // mint calls the factory. It does not wait for one that ignores its context: what such a factory returns later
 // is never started (C1).
 func (p *peer) mint(f Factory, last mcp.Transport) error {
@@ -241,7 +249,7 @@ func (p *peer) read(l *ledger) {
 	defer close(p.drained)
 	for {
 		m, err := p.conn.Read(p.ctx)
-		if err == nil && m == nil {
+		if err == nil && nothing(m) {
 			err = fmt.Errorf("supervised: Read of %T returned nothing", p.conn)
 		}
 		if err != nil {
@@ -261,6 +269,18 @@ func (p *peer) broke(err error) {
 			p.writeErr = err
 		}
 	})
+}
+
+// lost says that a Write of something that awaits no answer failed for a reason that is the connection's, and
+// returns what its writer is told.
+func (p *peer) lost(err error) error {
+	p.broke(err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over && p.cause == nil {
+		return ErrClosed
+	}
+	return peerLost(err)
 }
 
 // sign notes a sign of the peer's end. It is acted on once all is read that the peer had written and its exit

@@ -16,6 +16,9 @@ func (l *ledger) hear(generation int, pong func(jsonrpc.ID)) (session, []*call) 
 		return session{}, nil
 	}
 	l.generation, l.heard, l.holding, l.pong = generation, true, true, pong
+	if l.session.handshake != nil {
+		l.told = generation // by the replay
+	}
 	var replay []*call
 	for c := range l.flight.all() {
 		if c != l.probe { // never sent again (E3)
@@ -75,29 +78,34 @@ func (l *ledger) refuse(c *call, err error) {
 	}
 }
 
-// announced notes that generation has got notifications/initialized from the supervisor.
-func (l *ledger) announced(generation int, changed bool) {
+// greeted notes how the replacement answered the handshake, and that it will be told notifications/initialized:
+// it returns what the client said, if it has said it.
+func (l *ledger) greeted(changed bool) *jsonrpc.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told, l.session.changed = generation, changed
+	l.session.changed = changed
+	return l.session.initialized
 }
 
-// initialized notes that the client says notifications/initialized, and reports whether the peer is to be told:
-// not if it was told in its replay, and not in the gap, whose replacement will be.
-func (l *ledger) initialized(n *jsonrpc.Request) (tell bool) {
+// initialized notes that the client says notifications/initialized. It reports whether the peer of generation is
+// to be told: not if the replay tells it, and not in the gap, since the replacement will be told. Wait is that
+// the one that is to be told does not serve yet.
+func (l *ledger) initialized(generation int, n *jsonrpc.Request) (tell, wait bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.session.handshake == nil || l.inbox.end != nil {
-		return true
+		return true, false
 	}
-	first := l.session.initialized == nil
+	again := l.session.initialized != nil && l.session.initialized != n
 	l.session.initialized = n
-	if !l.door {
-		return false
+	switch {
+	case !l.heard, l.told == l.generation && !again:
+		return false, false
+	case !l.door, generation != l.generation:
+		return false, true
 	}
-	tell = l.told != l.generation || !first
 	l.told = l.generation
-	return tell
+	return true, false
 }
 
 // admit lets calls in to the generation that is heard. What was held back stays so until release.

@@ -13,6 +13,7 @@ const slowHook = 5 * time.Second
 // retire begins the end of a connection that serves, beside the lifecycle; cause is nil for Close. From here on
 // nothing is written to it.
 func (l *lifecycle) retire(p *peer, cause error, end func(*peer)) {
+	l.ledger.shut() // before the peer is out of sight: who finds the door open finds the peer
 	l.serving = nil
 	l.board.serve(nil)
 	p.doom(cause)

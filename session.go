@@ -59,11 +59,20 @@ func (s *session) answered(r *jsonrpc.Request, a *jsonrpc.Response) {
 	case methodSubscribe:
 		s.unsubscribe(r.Params)
 		s.subscriptions = append(s.subscriptions, r.Params)
+	case methodUnsubscribe:
+		s.unsubscribe(r.Params)
 	}
 }
 
-// unsubscribe forgets the subscription to the resource of params. It is called when the request is written: if
-// the server dies of it, a fresh one has no such subscription either.
+// unanswered learns from a request that was in flight at a death: the client wanted a subscription to end, and a
+// fresh server has none.
+func (s *session) unanswered(r *jsonrpc.Request) {
+	if r.Method == methodUnsubscribe {
+		s.unsubscribe(r.Params)
+	}
+}
+
+// unsubscribe forgets the subscription to the resource of params.
 func (s *session) unsubscribe(params json.RawMessage) {
 	uri := text(params, "uri")
 	s.subscriptions = slices.DeleteFunc(slices.Clip(s.subscriptions), func(p json.RawMessage) bool { return text(p, "uri") == uri })

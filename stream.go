@@ -124,26 +124,20 @@ func (s *Stream) Close() error {
 	if !s.end(ErrStreamClosed) {
 		return nil
 	}
-	if n := s.cancellation(); s.t.life.ledger.cancel(n) {
-		s.tell(n)
-	}
+	s.tell()
 	return nil
 }
 
 // tellTimeout bounds telling a server that does not read that a stream is over.
 const tellTimeout = 5 * time.Second
 
-// cancellation is what tells the server that the stream is over.
-func (s *Stream) cancellation() *jsonrpc.Request {
-	params := append([]byte(`{"requestId":`), wire.AppendID(nil, s.id)...)
-	return &jsonrpc.Request{Method: notificationCancelled, Params: append(params, '}')}
-}
-
-// tell writes n to the server, if there is one: who is gone needs not be told.
-func (s *Stream) tell(n *jsonrpc.Request) {
+// tell writes to the server, if there is one, that the stream is over: by the client's way of
+// cancelling a request. Who is gone needs not be told.
+func (s *Stream) tell() {
 	ctx, cancel := s.t.life.clock.WithTimeout(context.Background(), tellTimeout)
 	defer cancel()
-	_ = (&connection{s.t}).send(ctx, n)
+	params := append([]byte(`{"requestId":`), wire.AppendID(nil, s.id)...)
+	_ = (&connection{s.t}).cancel(ctx, &jsonrpc.Request{Method: notificationCancelled, Params: append(params, '}')})
 }
 
 // offer queues a delivery. It reports false where the stream lags by its limit already.
@@ -221,7 +215,7 @@ func (s *Stream) end(err error) bool {
 // overrun ends a stream that is too far behind, and tells the server. It waits for nothing.
 func (s *Stream) overrun() {
 	if s.end(ErrDeliveryDropped) {
-		go s.tell(s.cancellation())
+		go s.tell()
 		go s.t.life.logger.WithField("id", s.id.Raw()).Error("a stream lags too far behind and is closed")
 	}
 }

@@ -40,15 +40,21 @@ func (u *upcalls) up(r *jsonrpc.Request) *jsonrpc.Request {
 	return &up
 }
 
+// given reports whether id is one that was given out.
+func (u *upcalls) given(id jsonrpc.ID) bool {
+	text, ok := id.Raw().(string)
+	return ok && strings.HasPrefix(text, u.prefix)
+}
+
 // down is the client's answer as the server gets it; nil: it answers a server that is gone. An answer to
 // something that was never asked goes down as it is.
 func (u *upcalls) down(r *jsonrpc.Response) *jsonrpc.Response {
+	if !u.given(r.ID) {
+		return r
+	}
 	id, ok := u.open[r.ID]
 	if !ok {
-		if text, is := r.ID.Raw().(string); is && strings.HasPrefix(text, u.prefix) {
-			return nil
-		}
-		return r
+		return nil
 	}
 	delete(u.open, r.ID)
 	if u.ids[id] == r.ID { // the server may have used it for another since
