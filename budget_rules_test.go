@@ -170,7 +170,7 @@ func TestB4_AttemptsThatFail(t *testing.T) {
 		{"B4 start", func(r *rig) { r.onStart(1, func(context.Context, *peertest.Peer) error { return noStart }) }, noStart},
 		{"B4 replay", func(r *rig) {
 			r.onMint(1, func(_ context.Context, p *peertest.Peer) error {
-				p.OnWrite = func(context.Context, jsonrpc.Message) error { return noWrite }
+				p.OnWrite = func(context.Context, jsonrpc.Message) error { p.Hangup(noWrite); return noWrite }
 				return nil
 			})
 		}, noWrite},
@@ -336,7 +336,7 @@ func TestB6_KeptCallsAtTheLastAttempt(t *testing.T) {
 					r.onStart(1, fails)
 				case "replay":
 					r.onMint(1, func(_ context.Context, p *peertest.Peer) error {
-						p.OnWrite = func(context.Context, jsonrpc.Message) error { return errors.New("fails") }
+						p.OnWrite = func(context.Context, jsonrpc.Message) error { p.Hangup(io.EOF); return errors.New("fails") }
 						return nil
 					})
 				}

@@ -103,6 +103,24 @@ func TestD1_ExitWithoutAnError(t *testing.T) {
 	})
 }
 
+// A Read that returns nothing has failed.
+func TestD1_ReadOfNothing(t *testing.T) {
+	for name, nothing := range map[string]jsonrpc.Message{
+		"nil": nil, "nil answer": (*jsonrpc.Response)(nil), "nil request": (*jsonrpc.Request)(nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.connect()
+				r.Last().Say(nothing)
+				pass(time.Second)
+				hooks := r.hooks()
+				want(t, "hooks", 2, len(hooks))
+				r.wantState(supervised.StateServing)
+			})
+		})
+	}
+}
+
 // These go to the writer alone.
 func TestD1_TheWritersOwn(t *testing.T) {
 	errCause := errors.New("enough")

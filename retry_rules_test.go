@@ -552,7 +552,7 @@ func TestQ5_ReplacementThatDiesAtTheReSend(t *testing.T) {
 					pass(100 * time.Millisecond)
 					want(r, "nothing fails", lines(), r.read())
 					want(r, "in flight", 3, r.Stats().InFlight)
-					pass(100 * time.Millisecond)
+					pass(350 * time.Millisecond) // one that breaks is read to its end first (W3)
 					r.wantState(supervised.StateServing)
 					want(r, "second life", append(lines(), all[:nth-1]...), r.took(1))
 					want(r, "third life", all, r.took(2))
