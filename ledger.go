@@ -31,6 +31,7 @@ type ledger struct {
 	flight    list                 // calls
 	streams   list                 // subscriptions/listen requests that are open
 	handles   int                  // how many of those have a Stream
+	topics    map[string]int       // how many streams have asked for each thing that can be listened to
 	cancelled list                 // calls that the client has cancelled and that may still be answered
 	own       map[jsonrpc.ID]func(*jsonrpc.Response)
 	ownIDs    string // the prefix of the ids in own
@@ -53,10 +54,11 @@ type ledger struct {
 // A call is a request of the client that awaits its answer.
 type call struct {
 	request    *jsonrpc.Request
-	ctx        context.Context // of its Write: its values and its life
-	stream     *Stream         // nil: it was opened by the client, or is no stream
-	generation int             // the one that it was last sent to; -1: none yet
-	release    func()          // ends the context of its last Write; nil: that is not ours to end
+	ctx        context.Context                // of its Write: its values and its life
+	stream     *Stream                        // nil: it was opened by the client, or is no stream
+	filter     *mcp.NotificationSubscriptions // of a stream; nil: it has none that can be read
+	generation int                            // the one that it was last sent to; -1: none yet
+	release    func()                         // ends the context of its last Write; nil: that is not ours to end
 	prev, next *call
 	in         *list // the list that it is in; nil: it was answered or withdrawn
 }
@@ -68,6 +70,7 @@ const cancelledLimit = 1024
 func newLedger() *ledger {
 	return &ledger{
 		calls:   make(map[jsonrpc.ID]*call),
+		topics:  make(map[string]int),
 		own:     make(map[jsonrpc.ID]func(*jsonrpc.Response)),
 		ownIDs:  "supervised-" + rand.Text() + "-",
 		told:    -1,
@@ -107,21 +110,29 @@ func (l *ledger) register(generation int, c *call) error {
 	}
 	c.generation = generation
 	l.calls[id] = c
-	switch c.request.Method {
-	case methodListen:
-		l.streams.push(c)
-		if c.stream != nil {
-			l.handles++
-		}
-		return nil
-	case methodDiscover:
-		if !l.asked {
-			l.probe = c
-		}
-	}
+	first := !l.asked
 	l.asked = true
+	if c.request.Method == methodListen {
+		l.listen(c)
+		return nil
+	}
+	if c.request.Method == methodDiscover && first {
+		l.probe = c
+	}
 	l.flight.push(c)
 	return nil
+}
+
+// listen takes in a stream; l.mu is held.
+func (l *ledger) listen(c *call) {
+	l.streams.push(c)
+	if c.stream != nil {
+		l.handles++
+	}
+	c.filter = filterOf(c.request.Params)
+	for _, topic := range topics(c.filter) {
+		l.topics[topic]++
+	}
 }
 
 // withdraw takes a call out whose Write failed. It reports false where the call was answered already.
@@ -141,6 +152,11 @@ func (l *ledger) remove(c *call) {
 	delete(l.calls, c.request.ID)
 	if c.stream != nil {
 		l.handles--
+	}
+	for _, topic := range topics(c.filter) {
+		if l.topics[topic]--; l.topics[topic] == 0 {
+			delete(l.topics, topic)
+		}
 	}
 	if c.release != nil {
 		c.release()
@@ -306,12 +322,12 @@ func (l *ledger) view() session {
 	return l.session
 }
 
-// overlapping reports whether a stream is open whose filter has something in common with that of params.
+// overlapping reports whether a stream is open whose filter has something in common with this one.
 func (l *ledger) overlapping(filter *mcp.NotificationSubscriptions) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.streams.all() {
-		if overlap(filter, filterOf(c.request.Params)) {
+	for _, topic := range topics(filter) {
+		if l.topics[topic] > 0 {
 			return true
 		}
 	}

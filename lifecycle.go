@@ -170,10 +170,8 @@ func (l *lifecycle) connected(p *peer) {
 	if recalled := l.ledger.release(); len(recalled) > 0 {
 		go l.recall(p, recalled)
 	}
-	if l.probed {
-		l.probed = false
-		l.ledger.answerProbe(errProbeUnanswered)
-	}
+	l.probed = false
+	l.ledger.answerProbe(p.generation, errProbeUnanswered)
 	if l.emit(r.Hooks, occasion{peer: p}) != nil && l.refresh {
 		s := l.ledger.view()
 		l.hooks.emit(nil, func() { l.ledger.inject(p.generation, s.refreshed()) })
@@ -239,7 +237,7 @@ func (l *lifecycle) restart(cause error) error {
 	p := l.serving
 	switch {
 	case l.closing:
-		return ErrClosed
+		return l.refusal()
 	case p == nil:
 		return l.notServing()
 	}

@@ -24,11 +24,11 @@ func (l *ledger) timeProbe(after func(time.Duration, func()) *clock.Timer, d tim
 	}
 }
 
-// answerProbe answers the probe, which no server has taken, with err.
-func (l *ledger) answerProbe(err error) {
+// answerProbe answers a probe that a peer before generation has left unanswered, with err.
+func (l *ledger) answerProbe(generation int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.probe; c != nil {
+	if c := l.probe; c != nil && c.generation != generation {
 		l.fail(c, err)
 	}
 }

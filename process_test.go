@@ -31,6 +31,7 @@ type host struct {
 	session *mcp.ClientSession
 	changed chan struct{} // a token for each list_changed of the tools
 	updated chan string   // the URI of each resource that was updated
+	acked   chan struct{} // a token for each stream of the client that a server has acknowledged
 
 	closed, reconnected chan error // what OnClose and OnReconnect were told
 }
@@ -61,13 +62,21 @@ func superviseAlive(t testing.TB, keepAlive time.Duration, factory supervised.Fa
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{TB: t, Transport: tr, changed: make(chan struct{}, 100), updated: make(chan string, 100), closed: make(chan error, 2000), reconnected: make(chan error, 2000)}
+	h := &host{TB: t, Transport: tr, changed: make(chan struct{}, 100), updated: make(chan string, 100), acked: make(chan struct{}, 2000), closed: make(chan error, 2000), reconnected: make(chan error, 2000)}
 	tr.OnClose(func(cause error) { h.closed <- cause })
 	tr.OnReconnect(func(context.Context) error { h.reconnected <- nil; return nil })
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, &mcp.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { h.changed <- struct{}{} },
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { h.updated <- r.Params.URI },
 		KeepAlive:              keepAlive,
+	})
+	client.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			if method == "notifications/subscriptions/acknowledged" {
+				h.acked <- struct{}{}
+			}
+			return next(ctx, method, r)
+		}
 	})
 	h.session, err = client.Connect(context.Background(), tr, nil)
 	if err != nil {
@@ -119,6 +128,16 @@ func (h *host) pid() int {
 	}
 	pid, _ := strconv.Atoi(text)
 	return pid
+}
+
+// change has the list of tools change, once the server listens to who wants to be told, and waits to be told.
+func (h *host) change() {
+	h.Helper()
+	next(h, "the acknowledgement", h.acked)
+	if _, err := h.tool("change", nil); err != nil {
+		h.Fatal(err)
+	}
+	next(h, "list_changed", h.changed)
 }
 
 // kill kills the server and waits until its replacement serves. It returns what OnClose was told.
@@ -256,10 +275,7 @@ func census(t testing.TB) possessions {
 func TestR1_SubscriptionsGoOn(t *testing.T) {
 	h := supervise(t, server().Mint)
 	for range 4 {
-		if _, err := h.tool("change", nil); err != nil {
-			t.Fatal(err)
-		}
-		next(t, "list_changed", h.changed)
+		h.change()
 		h.kill()
 	}
 }
@@ -480,6 +496,7 @@ func TestEverythingServer(t *testing.T) {
 		if err != nil || text == "" || len(tools.Tools) == 0 {
 			t.Fatalf("life %d: %d tools, %q, %v", life, len(tools.Tools), text, err)
 		}
+		next(t, "the acknowledgement", h.acked)
 		if _, err := h.tool("test_trigger_tool_change", nil); err != nil {
 			t.Fatal(err)
 		}

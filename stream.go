@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,6 +49,9 @@ func (t *Transport) Listen(ctx context.Context, p *mcp.SubscriptionsListenParams
 		return nil, errors.New("supervised: Listen: params without notifications: nothing to listen to")
 	case f == nil:
 		return nil, errors.New("supervised: Listen: nil handler")
+	}
+	if ctx.Err() != nil {
+		return nil, bothCauses(ctx)
 	}
 	l := t.life
 	if err := l.board.listenRefusal(); err != nil {
@@ -98,13 +100,19 @@ func (s *Stream) ID() jsonrpc.ID { return s.id }
 func (s *Stream) Await(ctx context.Context) error {
 	select {
 	case <-s.settled:
+	case <-s.t.life.board.done: // before a handler that holds up a graceful end
+	case <-ctx.Done():
+	}
+	// Which of them it was is a matter of order, not of chance.
+	select {
+	case <-s.settled:
 		return s.err
 	default:
 	}
 	select {
-	case <-s.settled:
-		return s.err
-	case <-ctx.Done():
+	case <-s.t.life.board.done:
+		return s.t.life.board.refusal()
+	default:
 		return ctx.Err()
 	}
 }
@@ -195,11 +203,13 @@ func (s *Stream) next() *jsonrpc.Request {
 }
 
 // end ends the stream with err, the first time that it is called, and reports whether this was it. Deliveries
-// that are queued are dropped, except at a graceful end.
+// that are queued are dropped, except at a graceful end; that settles when the handler has got them, and another
+// end until then takes its place.
 func (s *Stream) end(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	first := !s.ended
+	if !first && (s.err != nil || !s.running) {
 		return false
 	}
 	s.ended, s.err = true, err
@@ -209,7 +219,7 @@ func (s *Stream) end(err error) bool {
 	if err != nil || !s.running {
 		close(s.settled)
 	}
-	return true
+	return first
 }
 
 // overrun ends a stream that is too far behind, and tells the server. It waits for nothing.
@@ -241,15 +251,25 @@ func filterOf(params json.RawMessage) *mcp.NotificationSubscriptions {
 	return filter
 }
 
-// overlap reports whether two filters ask for something that is the same.
-func overlap(a, b *mcp.NotificationSubscriptions) bool {
-	if a == nil || b == nil {
-		return false
+// topics are the things that a filter asks for, each by a name of its own.
+func topics(filter *mcp.NotificationSubscriptions) []string {
+	if filter == nil {
+		return nil
 	}
-	return a.ToolsListChanged && b.ToolsListChanged ||
-		a.PromptsListChanged && b.PromptsListChanged ||
-		a.ResourcesListChanged && b.ResourcesListChanged ||
-		slices.ContainsFunc(a.ResourceSubscriptions, func(uri string) bool { return slices.Contains(b.ResourceSubscriptions, uri) })
+	var names []string
+	for name, asked := range map[string]bool{
+		"tools":     filter.ToolsListChanged,
+		"prompts":   filter.PromptsListChanged,
+		"resources": filter.ResourcesListChanged,
+	} {
+		if asked {
+			names = append(names, name)
+		}
+	}
+	for _, uri := range filter.ResourceSubscriptions {
+		names = append(names, "resource "+uri)
+	}
+	return names
 }
 
 // listenParams is p with what of _meta it lacks.

@@ -35,8 +35,7 @@ func TestOverCommandTransport(t *testing.T) {
 			t.Fatalf("no exit in %v", cause)
 		}
 		want(t, "signal", syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
-		h.tool("change", nil)
-		next(t, "list_changed", h.changed)
+		h.change()
 	}
 	pid := h.pid()
 	want(t, "Close", nil, h.Close())
@@ -91,10 +90,7 @@ func TestOverInProcessTransports(t *testing.T) {
 			servers := make(chan mcp.Connection, 10)
 			h := supervise(t, inProcess(servers, pair))
 			for range 3 {
-				if _, err := h.tool("change", nil); err != nil {
-					t.Fatal(err)
-				}
-				next(t, "list_changed", h.changed)
+				h.change()
 				next(t, "the server", servers).Close()
 				h.recovered()
 			}
