@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestP4_groupAliveDoesNotCountZombies(t *testing.T) {
@@ -87,5 +89,35 @@ func TestP4_statusTakenByAnotherWait(t *testing.T) {
 	}
 	if code, signal := p.reap(); code != -1 || signal != nil {
 		t.Errorf("got %d, %v", code, signal)
+	}
+}
+
+// TestP4_orphansOfTheGroupAreReaped: as process 1 of a container, or as a subreaper, we are the parent of what a
+// server leaves behind.
+func TestP4_orphansOfTheGroupAreReaped(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Skip(err)
+	}
+	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	transport, err := Command{Args: []string{"sh", "-c", "sleep 1000 & echo $! >&2; exec sleep 1000"}}.Mint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := transport.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := conn.(*connection)
+	for deadline := time.Now().Add(10 * time.Second); c.stderr.last() == ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not tell its child")
+		}
+	}
+	orphan := strings.TrimSpace(c.stderr.last())
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.ReadFile("/proc/" + orphan + "/stat"); err == nil {
+		t.Errorf("the orphan is still there: %s", stat)
 	}
 }
