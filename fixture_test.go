@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -217,6 +218,22 @@ func (r *rig) wantState(state supervised.State) {
 
 // pass lets time pass.
 func pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+// patience is for what must come; nothing that passes takes that long.
+const patience = 30 * time.Second
+
+// next waits for the next value.
+func next[V any](t testing.TB, what string, c <-chan V) V {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		buf := make([]byte, 1<<20)
+		t.Fatalf("%s: nothing came\n%s", what, buf[:runtime.Stack(buf, true)])
+		panic("unreachable")
+	}
+}
 
 // lines is a list for comparison; nothing is nil.
 func lines(s ...string) []string { return slices.Clip(s) }

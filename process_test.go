@@ -89,22 +89,6 @@ func superviseAlive(t testing.TB, keepAlive time.Duration, factory supervised.Fa
 	return h
 }
 
-// patience is for what must come; nothing that passes takes that long.
-const patience = 30 * time.Second
-
-// next waits for the next value.
-func next[V any](t testing.TB, what string, c <-chan V) V {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		buf := make([]byte, 1<<20)
-		t.Fatalf("%s: nothing came\n%s", what, buf[:runtime.Stack(buf, true)])
-		panic("unreachable")
-	}
-}
-
 // tool calls a tool, and returns its text.
 func (h *host) tool(name string, args map[string]any) (string, error) {
 	if args == nil {
