@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed7990db67/supervised"
@@ -153,4 +154,55 @@ func TestB6_SessionSeesTheEnd(t *testing.T) {
 	wantExit(t, h.Err(), 7, nil, "why")
 	_, err = h.tool("pid", nil)
 	wantIs(t, "a later call", err, mcp.ErrConnectionClosed)
+}
+
+// TestS2_OverTheSDK: the SDK's client and servers, in process.
+func TestS2_OverTheSDK(t *testing.T) {
+	servers := make(chan mcp.Connection, 10)
+	tr, err := supervised.New(inProcess(servers, func() (mcp.Transport, mcp.Transport) {
+		client, server := mcp.NewInMemoryTransports()
+		return client, server
+	}), atOnce()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
+	session, err := client.Connect(context.Background(), tr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+
+	nobody, err := tr.Listen(ctx, &mcp.SubscriptionsListenParams{Notifications: &mcp.NotificationSubscriptions{}}, nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "a stream of nothing ends at once", nil, nobody.Await(ctx))
+	want(t, "what is honoured of it", &mcp.NotificationSubscriptions{}, nobody.Acknowledged())
+
+	heard := make(chan string, 100)
+	s, err := tr.Listen(ctx, &mcp.SubscriptionsListenParams{Notifications: &mcp.NotificationSubscriptions{ToolsListChanged: true, PromptsListChanged: true}}, func(m *jsonrpc.Request) { heard <- m.Method })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		conn := next(t, "connection", servers)
+		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "change", Arguments: map[string]any{}}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "heard", "notifications/tools/list_changed", next(t, "list_changed", heard))
+		want(t, "honoured", true, s.Acknowledged() != nil && s.Acknowledged().ToolsListChanged)
+		back := make(chan struct{})
+		remove := tr.OnReconnect(func(context.Context) error { close(back); return nil })
+		conn.Close()
+		next(t, "the replacement", back)
+		remove()
+	}
+	want(t, "Close", nil, tr.Close())
+	wantIs(t, "Await", s.Await(ctx), supervised.ErrClosed)
+	want(t, "streams", 0, tr.Stats().Streams)
+	want(t, "heard besides", 0, len(heard))
 }
