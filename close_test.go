@@ -395,6 +395,17 @@ func TestC1_CloseEndsTheContextsOfTheAttempt(t *testing.T) {
 	}
 }
 
+// What would have waited for the replacement does not outlive the transport: the bubble would notice.
+func TestC1_CloseLeavesNothingWaiting(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.connect()
+		r.Last().Die(errCrash)
+		r.wantState(supervised.StateRespawnPending)
+		r.Transport.Close()
+		want(r, "hooks", lines("close: crash", "close"), r.hooks())
+	}, supervised.WithRestartDelay(time.Hour))
+}
+
 // goroutine is the number of this goroutine.
 func goroutine() string {
 	var buf [64]byte
@@ -453,7 +464,8 @@ func TestC2_LastAnswersOfAPeerThatIsClosed(t *testing.T) {
 	})
 }
 
-// A write that the peer holds up ends with the connection: the call is answered like the others.
+// A write that the peer holds up ends with the connection: the call is answered like the others, and what has no
+// answer is refused as after the end.
 func TestC2_WritesThatThePeerHoldsUp(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.onMint(0, func(_ context.Context, p *peertest.Peer) error {
@@ -463,8 +475,11 @@ func TestC2_WritesThatThePeerHoldsUp(t *testing.T) {
 		r.connect()
 		called := later(func() error { _, err := r.call("tools/call"); return err })
 		wantPending(r, "the call's Write", called)
+		notified := later(func() error { return r.notify("notifications/progress", `{}`) })
+		wantPending(r, "the notification's Write", notified)
 		r.closes()
 		want(r, "the call's Write", "ok", kind(<-called))
+		want(r, "the notification's Write", "closed", kind(<-notified))
 		want(r, "answers", lines("1 closed"), r.read())
 		want(r, "hooks", lines("drain", "close"), r.hooks())
 	})
@@ -660,6 +675,22 @@ func TestC4_CauseOfAWithdrawnReplacementIsClose(t *testing.T) {
 	})
 }
 
+// OnClose of a replacement that is called off comes when it is gone.
+func TestC4_OnCloseOfAReplacementFollowsItsEnd(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.onStart(1, stubborn(7*time.Second))
+		r.connect()
+		r.Last().Die(errCrash)
+		r.wantState(supervised.StateConnecting)
+		want(r, "hooks", lines("close: crash"), r.hooks())
+		closed := later(r.Transport.Close)
+		pass(7*time.Second - 1)
+		want(r, "hooks, while it starts", nil, r.hooks())
+		<-closed
+		want(r, "hooks, when it is gone", lines("close"), r.hooks())
+	}, supervised.WithRestartDelay(0))
+}
+
 func TestC5_FromManyGoroutines(t *testing.T) {
 	const callers = 50
 	inBubble(t, func(r *rig) {
@@ -740,6 +771,10 @@ func TestC5_DuringTheDrain(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		hold := make(chan struct{})
 		r.OnDrain(func(context.Context) { <-hold })
+		r.onMint(0, func(_ context.Context, p *peertest.Peer) error {
+			p.OnClose = func() error { return errCrash }
+			return nil
+		})
 		r.connect()
 		first := later(r.Transport.Close)
 		synctest.Wait()
@@ -748,7 +783,7 @@ func TestC5_DuringTheDrain(t *testing.T) {
 		wantPending(r, "the first Close", first)
 		wantPending(r, "the second Close", second)
 		close(hold)
-		want(r, "the first Close", "ok", kind(<-first))
+		want(r, "the first Close", "crash", kind(<-first))
 		want(r, "the second Close", "ok", kind(<-second))
 		want(r, "hooks", lines("drain", "close"), r.hooks())
 	}, supervised.WithDrainTimeout(0))
@@ -1144,11 +1179,13 @@ func TestC8_FromTheReadingGoroutineWithAHookBlocked(t *testing.T) {
 			return err
 		})
 		r.Last().Say(&jsonrpc.Request{Method: "notifications/message"})
-		pass(supervised.DefaultDrainTimeout)
+		pass(supervised.DefaultDrainTimeout - 1)
+		want(r, "hooks, while one is blocked", lines("error: stray line"), r.hooks())
+		pass(1)
 		r.wantState(supervised.StateClosed)
 		want(r, "Read", io.EOF.Error(), kind(<-ended))
 		close(hold)
-		want(r, "hooks", lines("error: stray line", "drain", "close"), r.hooks())
+		want(r, "hooks", lines("drain", "close"), r.hooks())
 	})
 }
 

@@ -496,6 +496,24 @@ func TestH4_RegisteringAndRemovingDuringAnEmission(t *testing.T) {
 	}, supervised.WithRestartDelay(0))
 }
 
+// A removal during an emission takes out what it removes, and nothing behind it.
+func TestH4_RemovingDuringAnEmission(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var remove func()
+		r.OnClose(func(error) { r.note("first", nil); remove() })
+		remove = r.OnClose(func(error) { r.note("removed", nil) })
+		r.OnClose(func(error) { r.note("third", nil) })
+		r.OnClose(func(error) { r.note("fourth", nil) })
+		r.connect()
+		r.dies()
+		heard := counted(r.hooks())
+		want(r, "third", 1, heard["third"])
+		want(r, "fourth", 1, heard["fourth"])
+		r.dies()
+		want(r, "hooks", lines("close: crash", "first", "third", "fourth", "reconnect"), r.hooks())
+	}, supervised.WithRestartDelay(0))
+}
+
 // A hook of one kind may register one of another kind that is yet to be called for the same death.
 func TestH4_RegisteringForAnEmissionToCome(t *testing.T) {
 	inBubble(t, func(r *rig) {
@@ -647,6 +665,21 @@ func TestH5_TheMintWaitsForOnClose(t *testing.T) {
 			}, supervised.WithRestartDelay(tt.delay), supervised.WithLogger(logger))
 		})
 	}
+}
+
+// Where Close has called the mint off, no hook holds it up.
+func TestH5_NoWarningAfterClose(t *testing.T) {
+	logger, log := logtest.NewNullLogger()
+	inBubble(t, func(r *rig) {
+		hold := make(chan struct{})
+		r.OnClose(func(error) { <-hold })
+		r.connect()
+		r.Last().Die(errCrash)
+		pass(4 * time.Second)
+		r.closes()
+		want(r, "records", 0, len(log.AllEntries()))
+		close(hold)
+	}, supervised.WithRestartDelay(0), supervised.WithLogger(logger))
 }
 
 // Nothing but OnClose of the death holds up the mint: no hook of an attempt that failed does.
