@@ -3,6 +3,7 @@ package supervised
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -75,10 +76,25 @@ func (c *connection) call(ctx context.Context, entry *call) error {
 	case !writersOwn(ctx, entry.request, err):
 		p.broke(err)
 		return nil
-	case !l.ledger.withdraw(entry):
+	}
+	withdrawn, tell := l.ledger.withdraw(entry, p.generation)
+	if !withdrawn {
 		return nil
 	}
+	if tell != nil {
+		c.tell(tell)
+	}
 	return err
+}
+
+// tellTimeout bounds telling a server that does not read that a request is over.
+const tellTimeout = 5 * time.Second
+
+// tell writes a cancellation of the supervisor's own to the server, if there is one: who is gone needs not be told.
+func (c *connection) tell(n *jsonrpc.Request) {
+	ctx, cancel := c.t.life.clock.WithTimeout(context.Background(), tellTimeout)
+	defer cancel()
+	_ = c.cancel(ctx, n)
 }
 
 // register takes a call in for the peer that serves. It fails with errSealed where none does.

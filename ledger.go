@@ -11,6 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed7990db67/supervised/internal/wire"
 )
 
 // A ledger knows what must be answered, kept, replayed or dropped: it holds the calls in flight and the open
@@ -135,15 +136,38 @@ func (l *ledger) listen(c *call) {
 	}
 }
 
-// withdraw takes a call out whose Write failed. It reports false where the call was answered already.
-func (l *ledger) withdraw(c *call) bool {
+// withdraw takes a call out whose Write to the peer of generation failed. It reports false where the call was
+// answered already. Tell is not nil where a replacement has got it meanwhile, and is what that is to be told.
+func (l *ledger) withdraw(c *call, generation int) (withdrawn bool, tell *jsonrpc.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.in == nil {
-		return false
+		return false, nil
 	}
 	l.remove(c)
-	return true
+	if c.generation == generation || c.generation != l.generation || !l.heard {
+		return true, nil
+	}
+	n := cancellation(c.request.ID)
+	if !l.door {
+		l.recalled = append(l.recalled, n)
+		return true, nil
+	}
+	return true, n
+}
+
+// cancellation tells a server that a request is over.
+func cancellation(id jsonrpc.ID) *jsonrpc.Request {
+	params := append([]byte(`{"requestId":`), wire.AppendID(nil, id)...)
+	return &jsonrpc.Request{Method: notificationCancelled, Params: append(params, '}')}
+}
+
+// free ends the context of the call's last Write, if that is ours to end.
+func (c *call) free() {
+	if c.release != nil {
+		c.release()
+		c.release = nil
+	}
 }
 
 // remove ends a call; l.mu is held.
@@ -158,9 +182,7 @@ func (l *ledger) remove(c *call) {
 			delete(l.topics, topic)
 		}
 	}
-	if c.release != nil {
-		c.release()
-	}
+	c.free()
 	if c == l.probe {
 		l.settleProbe()
 	}

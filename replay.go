@@ -53,20 +53,19 @@ func (l *ledger) resend(generation int, c *call) bool {
 		return false
 	}
 	c.generation = generation
+	c.free()
 	return true
 }
 
-// hold has release called when c is over, or is sent once more.
+// hold has release called when c is over, or is to be sent once more; now, where that has come already.
 func (l *ledger) hold(c *call, release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.release != nil {
-		c.release()
+	if c.in == nil || c.release != nil {
+		release()
+		return
 	}
 	c.release = release
-	if c.in == nil {
-		release()
-	}
 }
 
 // refuse answers a call that was kept and that nobody can take, with err. A stream stays (R3).
@@ -131,6 +130,18 @@ func (l *ledger) release() []*jsonrpc.Request {
 	}
 	signal(l.wake)
 	signal(l.room)
+	return l.recall()
+}
+
+// takeRecalled returns the cancellations of what was replayed and then cancelled so far.
+func (l *ledger) takeRecalled() []*jsonrpc.Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recall()
+}
+
+// recall is takeRecalled; l.mu is held.
+func (l *ledger) recall() []*jsonrpc.Request {
 	recalled := l.recalled
 	l.recalled = nil
 	return recalled
@@ -163,6 +174,13 @@ func (l *lifecycle) replay(p *peer, calls []*call) error {
 			err = done
 		}
 		l.ledger.refuse(c, err)
+	}
+	for recalled := l.ledger.takeRecalled(); len(recalled) > 0; recalled = l.ledger.takeRecalled() {
+		for _, n := range recalled {
+			if err := p.tell(n); err != nil && p.ctx.Err() != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

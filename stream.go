@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -70,15 +69,15 @@ func (t *Transport) Listen(ctx context.Context, p *mcp.SubscriptionsListenParams
 	life := context.WithoutCancel(ctx)
 	writing, cancel := context.WithCancelCause(life)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	err = (&connection{t}).call(writing, &call{
+	entry := &call{
 		request: &jsonrpc.Request{ID: s.id, Method: methodListen, Params: params},
 		ctx:     life,
 		stream:  s,
-		release: func() { cancel(nil) },
-	})
+	}
+	err = (&connection{t}).call(writing, entry)
 	late := !stop()
 	switch {
-	case err == nil && late:
+	case late && err == nil:
 		s.Close()
 		return nil, bothCauses(ctx)
 	case late:
@@ -87,6 +86,7 @@ func (t *Transport) Listen(ctx context.Context, p *mcp.SubscriptionsListenParams
 		cancel(nil)
 		return nil, err
 	}
+	l.ledger.hold(entry, func() { cancel(nil) })
 	return s, nil
 }
 
@@ -132,20 +132,8 @@ func (s *Stream) Close() error {
 	if !s.end(ErrStreamClosed) {
 		return nil
 	}
-	s.tell()
+	(&connection{s.t}).tell(cancellation(s.id))
 	return nil
-}
-
-// tellTimeout bounds telling a server that does not read that a stream is over.
-const tellTimeout = 5 * time.Second
-
-// tell writes to the server, if there is one, that the stream is over: by the client's way of
-// cancelling a request. Who is gone needs not be told.
-func (s *Stream) tell() {
-	ctx, cancel := s.t.life.clock.WithTimeout(context.Background(), tellTimeout)
-	defer cancel()
-	params := append([]byte(`{"requestId":`), wire.AppendID(nil, s.id)...)
-	_ = (&connection{s.t}).cancel(ctx, &jsonrpc.Request{Method: notificationCancelled, Params: append(params, '}')})
 }
 
 // offer queues a delivery. It reports false where the stream lags by its limit already.
@@ -225,7 +213,7 @@ func (s *Stream) end(err error) bool {
 // overrun ends a stream that is too far behind, and tells the server. It waits for nothing.
 func (s *Stream) overrun() {
 	if s.end(ErrDeliveryDropped) {
-		go s.tell()
+		go (&connection{s.t}).tell(cancellation(s.id))
 		go s.t.life.logger.WithField("id", s.id.Raw()).Error("a stream lags too far behind and is closed")
 	}
 }
