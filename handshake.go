@@ -104,7 +104,8 @@ func (p *peer) broken(err error) error {
 // pong answers a ping of p while it is being prepared, for the client.
 func (l *lifecycle) pong(p *peer) func(jsonrpc.ID) {
 	return func(id jsonrpc.ID) {
-		if err := p.conn.Write(p.ctx, emptyResult(id)); err != nil && p.ctx.Err() == nil {
+		answer := emptyResult(id)
+		if err := p.conn.Write(p.ctx, answer); err != nil && !writersOwn(p.ctx, answer, err) {
 			p.broke(err)
 		}
 	}

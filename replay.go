@@ -2,6 +2,7 @@ package supervised
 
 import (
 	"context"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -100,11 +101,11 @@ func (l *ledger) initialized(generation int, n *jsonrpc.Request) (tell, wait boo
 	switch {
 	case !l.heard, l.told == l.generation && !again:
 		return false, false
-	case !l.door, generation != l.generation:
-		return false, true
+	case l.door && generation == l.generation:
+		l.told = l.generation
+		return true, false
 	}
-	l.told = l.generation
-	return true, false
+	return !l.holding, l.holding // neither door nor replay: Close is ending the peer, and refuses
 }
 
 // admit lets calls in to the generation that is heard. What was held back stays so until release.
@@ -133,14 +134,20 @@ func (l *ledger) release() []*jsonrpc.Request {
 	return l.recall()
 }
 
-// takeRecalled returns the cancellations of what was replayed and then cancelled so far.
-func (l *ledger) takeRecalled() []*jsonrpc.Request {
+// owed returns what must be written to the replacement before it serves: the end of a handshake that was the
+// client's own, if the client has said it, and the cancellations of what was replayed and then cancelled.
+func (l *ledger) owed() []*jsonrpc.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.recall()
+	owed := l.recall()
+	if n := l.session.initialized; n != nil && l.heard && l.told != l.generation {
+		l.told = l.generation
+		owed = slices.Insert(owed, 0, n)
+	}
+	return owed
 }
 
-// recall is takeRecalled; l.mu is held.
+// recall takes the cancellations of what was replayed and then cancelled; l.mu is held.
 func (l *ledger) recall() []*jsonrpc.Request {
 	recalled := l.recalled
 	l.recalled = nil
@@ -154,18 +161,20 @@ func (l *lifecycle) replay(p *peer, calls []*call) error {
 		if !l.ledger.resend(p.generation, c) {
 			continue
 		}
-		// Some transports read the answer under the context of the Write: it ends with the call, not before.
 		life := c.ctx
 		if c.request.Method == methodListen {
 			life = context.WithoutCancel(life) // a stream ends by what R2 lists, and by nothing else
 		}
 		ctx, cancel := context.WithCancelCause(life)
 		stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
-		l.ledger.hold(c, func() { stop(); cancel(nil) })
+		release := func() { stop(); cancel(nil) }
 		err := p.conn.Write(ctx, c.request)
 		if err == nil {
+			// Some transports read the answer under the context of the Write: it ends with the call, not before.
+			l.ledger.hold(c, release)
 			continue
 		}
+		release()
 		l.logger.WithField("id", c.request.ID.Raw()).Error("the replacement did not take a request that was kept for it")
 		if p.ctx.Err() != nil || !writersOwn(ctx, c.request, err) {
 			return p.broken(err)
@@ -175,8 +184,8 @@ func (l *lifecycle) replay(p *peer, calls []*call) error {
 		}
 		l.ledger.refuse(c, err)
 	}
-	for recalled := l.ledger.takeRecalled(); len(recalled) > 0; recalled = l.ledger.takeRecalled() {
-		for _, n := range recalled {
+	for owed := l.ledger.owed(); len(owed) > 0; owed = l.ledger.owed() {
+		for _, n := range owed {
 			if err := p.tell(n); err != nil && p.ctx.Err() != nil {
 				return err
 			}
