@@ -14,6 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/seed7990db67/supervised"
 	"github.com/seed7990db67/supervised/internal/peertest"
@@ -309,6 +311,29 @@ func TestE1_InitializeInFlight(t *testing.T) {
 	})
 }
 
+// Its answer passes while the replacement is still being prepared, and so does what the client says to that.
+func TestE1_InitializeAnsweredWhileConnecting(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.overStrict(&strict{mute: 1})
+		r.onWrite(0, "1 initialize", func(_ context.Context, p *peertest.Peer) error { p.Answer = nil; return nil })
+		r.onWrite(1, "2 subscriptions/listen", func(context.Context, *peertest.Peer) error { time.Sleep(time.Second); return nil })
+		r.OnReconnect(func(context.Context) error { return r.notify("notifications/mine", `{}`) })
+		r.connect()
+		r.ask(1, "initialize", initParams)
+		r.ask(2, "subscriptions/listen", `{}`)
+		r.Last().Die(errCrash)
+		pass(500 * time.Millisecond)
+		r.wantState(supervised.StateConnecting)
+		want(r, "answers", lines("1 "+hello2025), r.read())
+		want(r, "initialized", nil, r.notify("notifications/initialized", `{}`))
+		pass(time.Second)
+		r.wantState(supervised.StateServing)
+		want(r, "second life", lines("1 initialize "+initParams, "2 subscriptions/listen {}", initialized, "notifications/mine {}"), r.took(1))
+		r.crashes()
+		want(r, "third life", lines(ownInitialize, initialized, "2 subscriptions/listen {}", "notifications/mine {}"), r.took(2))
+	})
+}
+
 func TestE1_InitializeInFlightIsCancelled(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.connect()
@@ -480,6 +505,130 @@ func TestE1_NoConnectTimeout(t *testing.T) {
 // A step of a session before the death: a request, and how it ended.
 type step struct{ method, params, end string }
 
+// What is renewed is what the server of before had granted and the client has not taken back.
+func TestE1_WhatIsSetAgain(t *testing.T) {
+	const (
+		granted  = `{}`
+		refused  = "refused"
+		pending  = "pending"  // not answered before the death
+		rejected = "rejected" // by the transport
+	)
+	level := func(l, end string) step { return step{"logging/setLevel", `{ "level":"` + l + `"}`, end} }
+	subscribe := func(u, end string) step { return step{"resources/subscribe", `{"uri": "` + u + `"}`, end} }
+	unsubscribe := func(u, end string) step { return step{"resources/unsubscribe", `{"uri":"` + u + `" }`, end} }
+	levelled := func(l string) string { return `own logging/setLevel { "level":"` + l + `"}` }
+	subscribed := func(u string) string { return `own resources/subscribe {"uri": "` + u + `"}` }
+	for _, tt := range []struct {
+		name  string
+		steps []step
+		again []string
+	}{
+		{"nothing", nil, lines()},
+		{"a level", []step{level("info", granted)}, lines(levelled("info"))},
+		{"the last level", []step{level("info", granted), level("debug", granted)}, lines(levelled("debug"))},
+		{"the last level that was accepted", []step{level("info", granted), level("loud", refused)}, lines(levelled("info"))},
+		{"no level that was refused", []step{level("loud", refused)}, lines()},
+		{"no level in flight", []step{level("info", granted), level("debug", pending)}, lines(levelled("info"))},
+		{"the same level twice", []step{level("info", granted), level("debug", granted), level("info", granted)}, lines(levelled("info"))},
+		{"subscriptions, in order", []step{subscribe("b", granted), subscribe("a", granted), subscribe("c", granted)},
+			lines(subscribed("b"), subscribed("a"), subscribed("c"))},
+		{"the level first", []step{subscribe("a", granted), level("info", granted)}, lines(levelled("info"), subscribed("a"))},
+		{"no subscription that was refused", []step{subscribe("a", refused), subscribe("b", granted)}, lines(subscribed("b"))},
+		{"no subscription in flight", []step{subscribe("a", pending), subscribe("b", granted)}, lines(subscribed("b"))},
+		{"a subscription once", []step{subscribe("a", granted), subscribe("a", granted)}, lines(subscribed("a"))},
+		{"a subscription that was refused the second time", []step{subscribe("a", granted), subscribe("a", refused)}, lines(subscribed("a"))},
+		{"no subscription that was ended", []step{subscribe("a", granted), subscribe("b", granted), unsubscribe("a", granted)}, lines(subscribed("b"))},
+		{"one that was ended, made twice", []step{subscribe("a", granted), subscribe("a", granted), unsubscribe("a", granted)}, lines()},
+		{"one that was ended and made again", []step{subscribe("a", granted), unsubscribe("a", granted), subscribe("a", granted)}, lines(subscribed("a"))},
+		{"the end of one that was not there", []step{subscribe("a", granted), unsubscribe("b", granted)}, lines(subscribed("a"))},
+		{"one whose end the server refused", []step{subscribe("a", granted), unsubscribe("a", refused)}, lines(subscribed("a"))},
+		{"one whose end was not sent", []step{subscribe("a", granted), unsubscribe("a", rejected)}, lines(subscribed("a"))},
+		{"uris that differ in their escapes alone", []step{
+			{"resources/subscribe", `{"uri":"\u0061"}`, granted}, unsubscribe("a", granted),
+		}, lines()},
+	} {
+		t.Run("E1 "+tt.name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error {
+					p.OnWrite = func(_ context.Context, m jsonrpc.Message) error {
+						if q := m.(*jsonrpc.Request); q.Extra == rejected {
+							return &jsonrpc.Error{Code: -32005, Message: "rejected"}
+						}
+						return nil
+					}
+					p.Answer = func(q *jsonrpc.Request) *jsonrpc.Response {
+						switch a := (&jsonrpc.Response{ID: q.ID, Result: json.RawMessage(granted)}); {
+						case q.Method == "initialize":
+							a.Result = json.RawMessage(hello2025)
+							return a
+						case q.Extra == pending:
+							return nil
+						case q.Extra == refused:
+							a.Result, a.Error = nil, errors.New("no")
+							return a
+						default:
+							return a
+						}
+					}
+					return nil
+				}
+				r.connect()
+				r.shakesHands()
+				for i, s := range tt.steps {
+					q := rawCall(2+i, s.method, s.params)
+					q.Extra = s.end
+					err := r.conn.Write(context.Background(), q)
+					want(r, "taken", s.end != rejected, err == nil)
+					synctest.Wait()
+				}
+				for life := 1; life <= 3; life++ {
+					r.crashes()
+					want(r, "handshake", lines(ownInitialize, initialized), r.took(life)[:2])
+					want(r, fmt.Sprint("set again, in life ", life), append(lines(), tt.again...), append(lines(), r.took(life)[2:]...))
+				}
+			})
+		})
+	}
+}
+
+// Requests that overlap count in the order of the answers: with the server in order, what was asked last.
+func TestE1_SubscriptionsThatOverlap(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		methods []string // of requests for one resource, written before any is answered
+		again   int
+	}{
+		{"E1 subscribe, unsubscribe", lines("resources/subscribe", "resources/unsubscribe"), 0},
+		{"E1 subscribe, unsubscribe, subscribe", lines("resources/subscribe", "resources/unsubscribe", "resources/subscribe"), 1},
+		{"E1 subscribe, subscribe, unsubscribe", lines("resources/subscribe", "resources/subscribe", "resources/unsubscribe"), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error {
+					p.Answer = func(q *jsonrpc.Request) *jsonrpc.Response {
+						if q.Method == "initialize" {
+							return &jsonrpc.Response{ID: q.ID, Result: json.RawMessage(hello2025)}
+						}
+						return nil
+					}
+					return nil
+				}
+				r.connect()
+				r.shakesHands()
+				for i, method := range tt.methods {
+					r.ask(2+i, method, `{"uri":"a"}`)
+				}
+				for i := range tt.methods {
+					r.reply(2+i, `{}`)
+				}
+				want(r, "answers", len(tt.methods), len(r.read()))
+				r.crashes()
+				want(r, "set again", tt.again, len(r.took(1))-2)
+			})
+		})
+	}
+}
+
 // The end of a subscription is the same in a later life as in the one that it was made in.
 func TestE1_TakenBackInALaterLife(t *testing.T) {
 	inBubble(t, func(r *rig) {
@@ -497,6 +646,63 @@ func TestE1_TakenBackInALaterLife(t *testing.T) {
 		r.crashes()
 		want(r, "third life", lines(ownInitialize, initialized, `own logging/setLevel {"level":"debug"}`, `own resources/subscribe {"uri":"b"}`), r.took(2))
 	})
+}
+
+// A replacement that refuses what the one before granted serves all the same; that is logged, without a word of the
+// user's.
+func TestE1_RefusedRenewals(t *testing.T) {
+	for name, script := range map[string]func(r *rig, method string){
+		"answered with an error": func(r *rig, method string) {
+			r.answers1(method, func(q *jsonrpc.Request) *jsonrpc.Response {
+				return &jsonrpc.Response{ID: q.ID, Error: errors.New("secret")}
+			})
+		},
+		"answered with an error, late": func(r *rig, method string) {
+			r.answers1(method, func(q *jsonrpc.Request) *jsonrpc.Response {
+				time.AfterFunc(time.Minute, func() { r.Last().Say(&jsonrpc.Response{ID: q.ID, Error: errors.New("secret")}) })
+				return nil
+			})
+		},
+		"rejected by the transport": func(r *rig, method string) {
+			r.onWrite(1, "own "+method, func(context.Context, *peertest.Peer) error {
+				return &jsonrpc.Error{Code: -32005, Message: "secret"}
+			})
+		},
+	} {
+		for _, method := range []string{"logging/setLevel", "resources/subscribe"} {
+			t.Run("E1 "+name+" "+method, func(t *testing.T) {
+				logger, log := logtest.NewNullLogger()
+				inBubble(t, func(r *rig) {
+					r.overStrict(&strict{mute: -1})
+					script(r, method)
+					r.connect()
+					r.shakesHands()
+					r.ask(2, "logging/setLevel", `{"level":"secret"}`)
+					r.ask(3, "resources/subscribe", `{"uri":"secret"}`)
+					r.ask(4, "resources/subscribe", `{"uri":"secret too"}`)
+					r.read()
+					log.Reset()
+					r.Last().Die(errCrash)
+					pass(100 * time.Millisecond)
+					r.wantState(supervised.StateServing)
+					pass(time.Hour)
+					want(r, "hooks", lines("close: crash", "reconnect"), r.hooks())
+					want(r, "restarts", 1, r.Stats().Restarts)
+					want(r, "what the client gets of it", lines(), r.read())
+					refusals := 0
+					for _, e := range log.AllEntries() {
+						text, _ := e.String()
+						want(r, "a secret in "+text, false, strings.Contains(text, "secret"))
+						if e.Level <= logrus.WarnLevel && !strings.Contains(text, "restarting") {
+							refusals++
+						}
+					}
+					times := map[string]int{"logging/setLevel": 1, "resources/subscribe": 2}[method]
+					want(r, "refusals in the log", times, refusals)
+				}, supervised.WithLogger(logger))
+			})
+		}
+	}
 }
 
 // A server that pings before it answers is answered for the client, which may not be there to do it.
@@ -535,6 +741,50 @@ func TestE1_PingOfTheServer(t *testing.T) {
 	}
 }
 
+// Under the SDK's client, which fails to connect at the first thing that goes wrong.
+func TestE1_SDKHandshakeOverADeath(t *testing.T) {
+	for _, tt := range []struct {
+		name, message string
+		die           func(ctx context.Context, p *peertest.Peer) error
+	}{
+		{"E1 initialize is read, and not answered", "2 initialize", func(_ context.Context, p *peertest.Peer) error {
+			p.Answer = nil
+			time.AfterFunc(time.Second, func() { p.Die(errCrash) })
+			return nil
+		}},
+		{"E1 the Write of initialize fails", "2 initialize", func(_ context.Context, p *peertest.Peer) error {
+			p.Die(errCrash)
+			return io.ErrClosedPipe
+		}},
+		{"E1 it dies with its answer", "2 initialize", func(_ context.Context, p *peertest.Peer) error {
+			time.AfterFunc(0, func() { p.Die(errCrash) })
+			return nil
+		}},
+		{"E1 the Write of initialized fails", "notifications/initialized", func(_ context.Context, p *peertest.Peer) error {
+			p.Die(errCrash)
+			return io.ErrClosedPipe
+		}},
+		{"E1 initialized is the last that it reads", "notifications/initialized", func(_ context.Context, p *peertest.Peer) error {
+			p.Die(errCrash)
+			return nil
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.overStrict(&strict{mute: -1})
+				r.onWrite(0, tt.message, tt.die)
+				session := r.sdk(nil, nil)
+				pass(time.Second)
+				r.wantState(supervised.StateServing)
+				want(r, "lives", 2, r.Minted())
+				_, err := session.ListTools(context.Background(), nil)
+				want(r, "a call", "ok", kind(err))
+				want(r, "told, in the second life", 1, counted(briefs(r.took(1)))["notifications/initialized"])
+			})
+		})
+	}
+}
+
 // answers1 has the first replacement answer a method otherwise.
 func (r *rig) answers1(method string, f func(*jsonrpc.Request) *jsonrpc.Response) {
 	otherwise := r.Fleet.OnMint
@@ -561,372 +811,4 @@ func closed(p *peertest.Peer) bool {
 	default:
 		return false
 	}
-}
-
-// said is what Read has returned since it was asked last, once nothing moves any more: the messages themselves.
-func (r *rig) said() []jsonrpc.Message {
-	synctest.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	said := r.answers
-	r.answers = nil
-	return said
-}
-
-// asked is the requests of servers in what Read has returned since it was asked last; there must be nothing else.
-func (r *rig) asked() []*jsonrpc.Request {
-	r.Helper()
-	var asked []*jsonrpc.Request
-	for _, m := range r.said() {
-		q, ok := m.(*jsonrpc.Request)
-		if !ok || !q.IsCall() {
-			r.Errorf("read: %s", line(m))
-			continue
-		}
-		asked = append(asked, q)
-	}
-	return asked
-}
-
-// cancellations is the ids in the notifications/cancelled that Read has returned since it was asked last; there must
-// be nothing else.
-func (r *rig) cancellations() []jsonrpc.ID {
-	r.Helper()
-	var ids []jsonrpc.ID
-	for _, m := range r.said() {
-		q, ok := m.(*jsonrpc.Request)
-		if !ok || q.IsCall() || q.Method != "notifications/cancelled" {
-			r.Errorf("read: %s", line(m))
-			continue
-		}
-		var p struct {
-			RequestID any `json:"requestId"`
-		}
-		want(r, "its params", nil, json.Unmarshal(q.Params, &p))
-		ids = append(ids, makeID(p.RequestID))
-	}
-	return ids
-}
-
-// gives has the client answer a request of a server.
-func (r *rig) gives(id jsonrpc.ID, result string) error {
-	return r.conn.Write(context.Background(), &jsonrpc.Response{ID: id, Result: json.RawMessage(result)})
-}
-
-func TestE2_IDsOfServerRequests(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.connect()
-		seen := map[jsonrpc.ID]bool{}
-		ids := []any{0, "0", 1, "", 9007199254740991, -1, "a \"\u00e9\n"}
-		for life := range 3 {
-			for _, id := range ids {
-				r.Last().Say(rawCall(id, "roots/list", `{"_meta": {} }`))
-			}
-			var restored []string
-			asked := r.asked()
-			want(r, "asked", len(ids), len(asked))
-			for i, q := range asked {
-				want(r, "the rest of it", `roots/list {"_meta": {} }`, line(q))
-				want(r, fmt.Sprint("used before: ", q.ID.Raw()), false, seen[q.ID])
-				seen[q.ID] = true
-				restored = append(restored, fmt.Sprintf("%s %d", idText(ids[i]), i))
-				if i%2 == 0 {
-					want(r, "answered", nil, r.gives(q.ID, fmt.Sprint(i)))
-				} else {
-					restored[i] = fmt.Sprintf("%s error: no", idText(ids[i]))
-					want(r, "answered", nil, r.conn.Write(context.Background(), &jsonrpc.Response{ID: q.ID, Error: errors.New("no")}))
-				}
-			}
-			want(r, "what the server gets", restored, r.took(life))
-			r.crashes()
-			want(r, "nothing is left to cancel", lines(), r.read())
-		}
-	}, supervised.WithRestartDelay(0))
-}
-
-// A client's own requests and a server's may have the same ids at the same time.
-func TestE2_SameIDsInBothDirections(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.connect()
-		r.ask(0, "tools/call", `{}`)
-		r.Last().Say(rawCall(0, "sampling/createMessage", `{}`))
-		asked := r.asked()
-		want(r, "asked", 1, len(asked))
-		want(r, "answered", nil, r.gives(asked[0].ID, `"sample"`))
-		r.reply(0, `"tool"`)
-		want(r, "the client's answer", lines(`0 "tool"`), r.read())
-		want(r, "what the server gets", lines("0 tools/call {}", `0 "sample"`), r.took(0))
-	})
-}
-
-// A server that uses an id again before it has its answer gets both.
-func TestE2_SameIDTwiceInOneLife(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.connect()
-		r.Last().Say(rawCall(7, "roots/list", ``), rawCall(7, "roots/list", ``))
-		asked := r.asked()
-		want(r, "asked", 2, len(asked))
-		want(r, "different ids", false, asked[0].ID == asked[1].ID)
-		r.gives(asked[1].ID, `"second"`)
-		r.gives(asked[0].ID, `"first"`)
-		want(r, "what the server gets", lines(`7 "second"`, `7 "first"`), r.took(0))
-	})
-}
-
-func TestE2_ServersOwnCancellation(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.connect()
-		for life := range 3 {
-			for _, id := range []any{0, "0", 5} {
-				r.Last().Say(rawCall(id, "sampling/createMessage", `{}`))
-			}
-			asked := r.asked()
-			want(r, "asked", 3, len(asked))
-			r.Last().Say(&jsonrpc.Request{Method: "notifications/cancelled", Params: []byte(`{"reason":"enough","requestId":"0","_meta":{"k":[1]}}`)})
-			said := r.said()
-			want(r, "said", 1, len(said))
-			var got map[string]any
-			want(r, "params", nil, json.Unmarshal(said[0].(*jsonrpc.Request).Params, &got))
-			want(r, "cancelled", map[string]any{
-				"requestId": asked[1].ID.Raw(), "reason": "enough", "_meta": map[string]any{"k": []any{1.}},
-			}, got)
-			// The client need not answer it; if it does, the answer was on its way, and is the server's to drop.
-			want(r, "answered late", nil, r.gives(asked[1].ID, `"late"`))
-			want(r, "answered", nil, r.gives(asked[0].ID, `"zero"`))
-			want(r, "what the server gets", `0 "zero"`, last(r.took(life)))
-			r.crashes()
-			cancelled := r.cancellations()
-			want(r, "5 alone is open", 1, len(cancelled))
-			want(r, "cancelled at the death", asked[2].ID.Raw(), cancelled[0].Raw())
-		}
-	}, supervised.WithRestartDelay(0))
-}
-
-// A cancellation that comes with the id of nothing that is open must not hit anything that is.
-func TestE2_CancellationOfNothing(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.connect()
-		r.Last().Say(rawCall(0, "sampling/createMessage", `{}`))
-		open := r.asked()[0]
-		r.ask(3, "tools/call", `{}`)
-		for _, id := range []string{`1`, `"0"`, `3`, `null`, `[]`} {
-			r.Last().Say(&jsonrpc.Request{Method: "notifications/cancelled", Params: []byte(`{"requestId":` + id + `}`)})
-		}
-		for _, m := range r.said() {
-			want(r, "it hits the open request", false, strings.Contains(line(m), open.ID.Raw().(string)))
-		}
-		want(r, "answered", nil, r.gives(open.ID, `"zero"`))
-		want(r, "what the server gets", lines("3 tools/call {}", `0 "zero"`), r.took(0))
-		r.reply(3, `"three"`)
-		want(r, "answers", lines(`3 "three"`), r.read())
-	})
-}
-
-// The client is told that nobody waits any more, in order: behind the requests, before what the next life says.
-func TestE2_DeadServersRequestsAreCancelled(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.connect()
-		for i := range 3 {
-			r.Last().Say(rawCall(i, "elicitation/create", `{}`))
-		}
-		asked := r.asked()
-		r.gives(asked[1].ID, `{}`)
-		r.onMint(1, func(_ context.Context, p *peertest.Peer) error {
-			p.Say(rawCall(0, "elicitation/create", `{"life":1}`))
-			return nil
-		})
-		r.Last().Say(rawCall(3, "elicitation/create", `{}`)) // with its last breath
-		r.Last().Die(errCrash)
-		pass(time.Second)
-		said := r.said()
-		want(r, "said", 5, len(said))
-		first := said[0].(*jsonrpc.Request)
-		want(r, "the last request", "elicitation/create", first.Method)
-		open := map[any]bool{asked[0].ID.Raw(): true, asked[2].ID.Raw(): true, first.ID.Raw(): true}
-		for _, m := range said[1:4] {
-			q := m.(*jsonrpc.Request)
-			want(r, "then", "notifications/cancelled", q.Method)
-			var p map[string]any
-			json.Unmarshal(q.Params, &p)
-			want(r, "one that was open", true, open[p["requestId"]])
-			delete(open, p["requestId"])
-		}
-		want(r, "then the next life", `elicitation/create {"life":1}`, line(said[4]))
-	})
-}
-
-// Late answers to a dead server are swallowed, whenever they come: no error, and no peer gets them, the one least of
-// all that has asked under the same id.
-func TestE2_LateAnswers(t *testing.T) {
-	slow := func(context.Context, *peertest.Peer) error { time.Sleep(time.Second); return nil }
-	for _, tt := range []struct {
-		name  string
-		until func(r *rig)
-		state supervised.State
-	}{
-		{"E2 in the gap", func(r *rig) { r.Last().Die(errCrash) }, supervised.StateRespawnPending},
-		{"E2 while the replacement starts", func(r *rig) {
-			r.onStart(1, slow)
-			r.Last().Die(errCrash)
-			pass(500 * time.Millisecond)
-		}, supervised.StateConnecting},
-		{"E2 in its handshake", func(r *rig) {
-			r.onWrite(1, "own initialize", slow)
-			r.Last().Die(errCrash)
-			pass(500 * time.Millisecond)
-		}, supervised.StateConnecting},
-		{"E2 in the next life", func(r *rig) { r.crashes() }, supervised.StateServing},
-		{"E2 in the life after that", func(r *rig) { r.crashes(); r.crashes() }, supervised.StateServing},
-		{"E2 when it was restarted", func(r *rig) { r.Restart(errCrash) }, supervised.StateServing},
-		{"E2 after Close", func(r *rig) { r.closes() }, supervised.StateClosed},
-		{"E2 after Close in the gap", func(r *rig) {
-			r.Last().Die(errCrash)
-			synctest.Wait()
-			r.closes()
-		}, supervised.StateClosed},
-		{"E2 after the budget's end", func(r *rig) {
-			r.Fleet.OnMint = func(context.Context, *peertest.Peer) error { return errCrash }
-			r.Last().Die(errCrash)
-			pass(time.Minute)
-		}, supervised.StateClosed},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
-				r.overStrict(&strict{mute: -1})
-				r.connect()
-				r.shakesHands()
-				r.Last().Say(rawCall(0, "roots/list", ``), rawCall("x", "roots/list", ``))
-				asked := r.asked()
-				tt.until(r)
-				r.wantState(tt.state)
-				want(r, "cancelled", 2, len(r.cancellations()))
-				serving := tt.state == supervised.StateServing
-				if serving {
-					r.Last().Say(rawCall(0, "roots/list", ``))
-				}
-				next := r.asked()
-				for range 2 {
-					want(r, "answered", nil, r.gives(asked[0].ID, `"late"`))
-					want(r, "answered", nil, r.conn.Write(context.Background(), &jsonrpc.Response{ID: asked[1].ID, Error: errors.New("late")}))
-				}
-				if serving {
-					want(r, "answered", nil, r.gives(next[0].ID, `"in time"`))
-				}
-				pass(2 * time.Second)
-				for life := range r.Minted() {
-					got := lines()
-					for _, s := range r.took(life) {
-						if !strings.Contains(s, "initialize") {
-							got = append(got, s)
-						}
-					}
-					wanted := lines()
-					if serving && life == r.Minted()-1 {
-						wanted = lines(`0 "in time"`)
-					}
-					want(r, fmt.Sprint("answers that life ", life, " gets"), wanted, got)
-				}
-			})
-		})
-	}
-}
-
-// What a replacement asks before it serves waits until it does; with one that never serves it is gone, and nothing
-// of it is seen.
-func TestE2_RequestsOfAReplacementThatFails(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.overStrict(&strict{mute: -1})
-		r.onWrite(1, "own initialize", func(ctx context.Context, p *peertest.Peer) error {
-			p.Say(rawCall(0, "roots/list", `{"life":1}`))
-			time.Sleep(time.Second)
-			p.Die(errCrash)
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		r.onWrite(2, "own initialize", func(_ context.Context, p *peertest.Peer) error {
-			p.Say(rawCall(0, "roots/list", `{"life":2,"a":1}`), rawCall(1, "roots/list", `{"life":2,"b":1}`),
-				&jsonrpc.Request{Method: "notifications/cancelled", Params: []byte(`{"requestId":1}`)})
-			time.Sleep(time.Second)
-			return nil
-		})
-		r.connect()
-		r.shakesHands()
-		r.Last().Die(errCrash)
-		pass(500 * time.Millisecond)
-		want(r, "while the first prepares", lines(), r.read())
-		pass(time.Second)
-		want(r, "when that has failed", lines(), r.read())
-		r.wantState(supervised.StateConnecting)
-		pass(time.Second)
-		r.wantState(supervised.StateServing)
-		said := r.said()
-		want(r, "said", 3, len(said))
-		want(r, "first", `roots/list {"life":2,"a":1}`, line(said[0]))
-		want(r, "second", `roots/list {"life":2,"b":1}`, line(said[1]))
-		want(r, "third", true, strings.Contains(line(said[2]), said[1].(*jsonrpc.Request).ID.Raw().(string)))
-		want(r, "answered", nil, r.gives(said[0].(*jsonrpc.Request).ID, `"roots"`))
-		want(r, "what it gets", `0 "roots"`, last(r.took(2)))
-	})
-}
-
-// The ids that are given out lead nowhere where nobody has them: an answer that the client makes up is the peer's to
-// judge, under whatever id it has.
-func TestE2_AnswerToNothing(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.connect()
-		want(r, "written", nil, r.gives(makeID(77), `"unasked"`))
-		want(r, "what the server gets", lines(`77 "unasked"`), r.took(0))
-	})
-}
-
-// A server that asks roots/list with the id 0 in each of its lives is answered each time, also while the client is
-// still at its answer to the life before. The SDK never answers a request under an id that it is still handling.
-func TestE2_SDKHandlerOfTheLifeBeforeStillRuns(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.overStrict(&strict{mute: -1})
-		cancelled := make(chan int, 10)
-		release := make(chan struct{})
-		life := 0
-		session := r.sdk(nil, func(c *mcp.Client) {
-			c.AddRoots(&mcp.Root{URI: "file:///root"})
-			c.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-				return func(ctx context.Context, method string, q mcp.Request) (mcp.Result, error) {
-					if method == "roots/list" && life != 3 {
-						mine := life
-						<-ctx.Done()
-						cancelled <- mine
-						<-release // it does not heed its context
-					}
-					return next(ctx, method, q)
-				}
-			})
-		})
-		for life = 0; life < 3; life++ {
-			r.Last().Say(rawCall(0, "roots/list", ``))
-			synctest.Wait()
-			r.crashes()
-			want(r, "cancelled: the handler of life", life, <-cancelled)
-		}
-		r.Last().Say(rawCall(0, "roots/list", ``))
-		synctest.Wait()
-		want(r, "the handlers still run, and life 3 has its answer", `0 {"roots":[{"uri":"file:///root"}]}`, last(r.took(3)))
-		close(release)
-		synctest.Wait()
-		for life := range 4 {
-			times := 0
-			if life == 3 {
-				times = 1
-			}
-			want(r, fmt.Sprint("answers that life ", life, " gets"), times, counted(r.took(life))[`0 {"roots":[{"uri":"file:///root"}]}`])
-		}
-		want(r, "the session goes on", "ok", kind(session.Ping(context.Background(), nil)))
-	}, supervised.WithRestartDelay(0))
-}
-
-// last is the last of a list; "": it is empty.
-func last(s []string) string {
-	if len(s) == 0 {
-		return ""
-	}
-	return s[len(s)-1]
 }

@@ -3,6 +3,7 @@ package supervised_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -445,6 +446,103 @@ func TestE3_SDKSession(t *testing.T) {
 				want(r, "what the fresh process gets", lines("2 initialize", "notifications/initialized"), briefs(r.took(1)))
 				r.crashes()
 				want(r, "the next life", lines("own initialize", "notifications/initialized"), briefs(r.took(2)))
+			})
+		})
+	}
+}
+
+// A discovery that is not the first request is a call as any other.
+func TestE3_NotTheFirstRequest(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		first func(r *rig)
+	}{
+		{"E3 after a call", func(r *rig) { r.ask(9, "vendor/first", `{}`) }},
+		{"E3 after a ping", func(r *rig) { r.ask(9, "ping", `{}`) }},
+		{"E3 after a stream", func(r *rig) { r.ask(9, "subscriptions/listen", `{}`) }},
+		{"E3 after another discovery", func(r *rig) {
+			r.ask(9, "server/discover", discovery)
+			r.Last().Say(&jsonrpc.Response{ID: makeID(9), Error: errors.New("another version")})
+		}},
+		{"E3 in a later life", func(r *rig) {
+			r.ask(9, "server/discover", discovery)
+			r.reply(9, `{}`)
+			synctest.Wait()
+			r.crashes()
+		}},
+		{"E3 in a later life, and nothing was asked in the first but a call that was lost", func(r *rig) {
+			r.ask(9, "tools/call", `{}`)
+			r.crashes()
+		}},
+	} {
+		for name, opts := range map[string][]supervised.Option{"": nil, ", retrying": {retrying}} {
+			t.Run(tt.name+name, func(t *testing.T) {
+				inBubble(t, func(r *rig) {
+					r.connect()
+					tt.first(r)
+					r.hooks()
+					r.read()
+					life := r.Minted()
+					r.ask(1, "server/discover", discovery)
+					want(r, "an hour later", lines(), r.laterOn())
+					want(r, "started again", life, r.Minted())
+					r.ask(2, "server/discover", discovery)
+					r.Last().Die(errCrash)
+					want(r, "hooks", lines("close: crash"), r.hooks())
+					want(r, "spent", 1, r.Stats().RestartsInWindow)
+					pass(time.Second)
+					again := slices.DeleteFunc(r.took(life), func(s string) bool { return strings.HasPrefix(s, "9 ") })
+					if opts == nil {
+						want(r, "sent again", 0, len(again))
+						failed := counted(r.read())
+						want(r, "failed", []int{1, 1}, []int{failed["1 peer lost"], failed["2 peer lost"]})
+					} else {
+						want(r, "sent again", lines("1 server/discover "+discovery, "2 server/discover "+discovery), again)
+					}
+				}, opts...)
+			})
+		}
+	}
+}
+
+// Restart of a server that hangs on the probe: the probe is not sent again, and has its answer all the same.
+func TestE3_Restart(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.connect()
+		r.probes()
+		want(r, "Restart", nil, r.Restart(errCrash))
+		want(r, "serves", nil, r.WaitServing(context.Background()))
+		want(r, "the probe's answers", 1, len(r.failures()))
+		want(r, "spent", 0, r.Stats().RestartsInWindow)
+		r.hooks()
+		r.initializes()
+		want(r, "an hour later", lines(), r.laterOn())
+		r.Last().Die(errCrash)
+		want(r, "hooks: a death is a death", lines("close: crash"), r.hooks())
+	})
+}
+
+// A client that has lost patience with the probe, and tries the older handshake on a server that hangs, is heard by the
+// fresh process.
+func TestE3_ClientThatDoesNotWait(t *testing.T) {
+	for _, cancels := range []bool{false, true} {
+		t.Run(fmt.Sprintf("E3 cancels: %t", cancels), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				r.connect()
+				r.probes()
+				pass(5 * time.Second)
+				if cancels {
+					want(r, "cancelled", nil, r.cancels(1))
+				}
+				r.ask(2, "initialize", initParams)
+				pass(5 * time.Second)
+				r.wantState(supervised.StateServing)
+				r.wantUncharged()
+				want(r, "the probe's answers", 1, len(r.read()))
+				want(r, "what the fresh process gets", lines("2 initialize "+initParams), r.took(1))
+				r.reply(2, hello2025)
+				want(r, "answers", lines("2 "+hello2025), r.read())
+				want(r, "an hour later", lines(), r.laterOn())
 			})
 		})
 	}
