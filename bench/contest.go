@@ -70,15 +70,20 @@ func repeated(name string, open func() (*Session, error)) Contender {
 	}}
 }
 
-// calibrate returns how often the session runs in d.
+// calibrate returns how often the session runs in d. That something else had the processor for a moment must not
+// pass for work: a run that seems long enough is run again.
 func calibrate(session *Session, d time.Duration) (int, error) {
 	for n := 1; ; n *= 2 {
-		start := time.Now()
-		if err := session.Run(n); err != nil {
-			return 0, err
+		best := d
+		for try := 0; try < 3 && best > d/8; try++ {
+			start := time.Now()
+			if err := session.Run(n); err != nil {
+				return 0, err
+			}
+			best = min(best, time.Since(start))
 		}
-		if took := time.Since(start); took > d/5 {
-			return max(1, int(float64(n)*float64(d)/float64(took))), nil
+		if best > d/8 {
+			return max(n, int(float64(n)*float64(d)/float64(best))), nil
 		}
 	}
 }

@@ -31,7 +31,7 @@ var (
 	check       = flag.Bool("check", false, "fail if a count is over its limit, or a ratio 1.5 times worse than required; what fails is measured anew, twice at most")
 	repetitions = flag.Int("repetitions", 7, "how many turns each contender has")
 	turn        = flag.Duration("turn", 0, "how long a turn is; 0: 200ms, or 40ms with -short")
-	write       = flag.String("write", "", "the document whose table is replaced")
+	write       = flag.String("write", "", "the document whose table is replaced, by a whole one")
 	profile     = flag.String("cpuprofile", "", "where to write a profile of the CPU")
 	timeout     = flag.Duration("timeout", 10*time.Minute, "when to give up")
 )
@@ -49,8 +49,11 @@ func compare() error {
 	if err != nil || *list {
 		return err
 	}
-	if *repetitions < 1 {
+	switch {
+	case *repetitions < 1:
 		return errors.New("want -repetitions of 1 or more")
+	case *write != "" && (*run != "" || *short):
+		return errors.New("-write is for the whole table: want neither -run nor -short")
 	}
 	if *profile != "" {
 		f, err := os.Create(*profile)

@@ -24,7 +24,6 @@ const (
 )
 
 var (
-	newline   = []byte("\n")
 	idKey     = []byte(`"id":`)
 	paramsKey = []byte(`"params":`)
 )
