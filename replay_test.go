@@ -232,6 +232,9 @@ func TestR0_AnswersBeforeAllIsRead(t *testing.T) {
 		{"messages", 1000, newHandover},
 		{"bytes", 50, newBytePipe},
 	} {
+		if testing.Short() {
+			tt.calls /= 10
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				servers := make(chan pipeEnd, 2)
@@ -809,6 +812,36 @@ func TestR0_WhatIsSentAgainOutlivesItsWrite(t *testing.T) {
 	}, atOnce()...)
 }
 
+// TestR0_AnswerBeforeItsWriteReturns: a request that was answered was taken, whenever its Write returns and with
+// whatever.
+func TestR0_AnswerBeforeItsWriteReturns(t *testing.T) {
+	logger, records := logtest.NewNullLogger()
+	inBubble(t, func(r *rig) {
+		r.onMint(1, func(_ context.Context, p *peertest.Peer) error {
+			p.OnWrite = func(ctx context.Context, m jsonrpc.Message) error {
+				if q, ok := m.(*jsonrpc.Request); ok && q.IsCall() {
+					p.Reply(q.ID, `{}`)
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(time.Second):
+					}
+				}
+				return nil
+			}
+			return nil
+		})
+		r.connect()
+		r.writes(ask("a", "tools/list"), ask("b", "resources/read"))
+		r.replaced()
+		pass(time.Minute)
+		r.wantState(supervised.StateServing)
+		want(r, "answers", lines("a {}", "b {}"), r.read())
+		want(r, "logged at error", nil, recorded(records, logrus.ErrorLevel))
+		want(r, "minted", 2, r.Minted())
+	}, atOnce(supervised.WithLogger(logger))...)
+}
+
 // TestR0_TenThousandStreams: the time of a replay grows as the number of streams does.
 func TestR0_TenThousandStreams(t *testing.T) {
 	few, many := 1000, 10000
@@ -1122,6 +1155,74 @@ func TestR2_CloseIsToldInOrder(t *testing.T) {
 		want(r, "asked for the next one first", 0, swapped)
 		want(r, "told of an overlap", 0, len(records.AllEntries()))
 	}, atOnce(supervised.WithLogger(logger))...)
+}
+
+// TestR2_ToldBeforeAnythingElse: a stream that is closed after it was sent again, while the rest is: the replacement
+// learns that before it is asked for the same again. The SDK's server would end the new stream otherwise.
+func TestR2_ToldBeforeAnythingElse(t *testing.T) {
+	rounds := 200
+	if testing.Short() {
+		rounds = 20
+	}
+	inBubble(t, func(r *rig) {
+		tools := &mcp.NotificationSubscriptions{ToolsListChanged: true}
+		r.connect()
+		r.writes(listen("last"))
+		swapped, told := 0, 0
+		for n := range rounds {
+			a := r.listensTo(tools, nothing)
+			r.writes(cancelled(idOf("last")), listen("last"))
+			open := r.gated(n+1, gate{method: "subscriptions/listen", id: "last"})
+			p := r.replaced()
+			a.Close()
+			again := make(chan *supervised.Stream)
+			go func() {
+				if err := r.WaitServing(context.Background()); err != nil {
+					r.Error(err)
+				}
+				again <- r.listensTo(tools, nothing)
+			}()
+			synctest.Wait()
+			open()
+			b := <-again
+			got := r.got(p)
+			end, begin := slices.Index(got, fmt.Sprint("notifications/cancelled ", a.ID().Raw())), slices.Index(got, fmt.Sprint("subscriptions/listen ", b.ID().Raw()))
+			if end >= 0 {
+				told++
+			}
+			if end > begin {
+				swapped++
+			}
+			b.Close()
+		}
+		want(r, "told", rounds, told)
+		want(r, "asked for the next one first", 0, swapped)
+	}, atOnce()...)
+}
+
+// TestR2_ForgottenAfterItWasSentAgain: Listen whose context ends while its Write to a dead peer still blocks. The
+// replacement has the request by then, and is told that nobody wants it.
+func TestR2_ForgottenAfterItWasSentAgain(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.onMint(0, func(_ context.Context, p *peertest.Peer) error {
+			p.OnWrite = func(ctx context.Context, _ jsonrpc.Message) error { <-ctx.Done(); return ctx.Err() }
+			return nil
+		})
+		r.connect()
+		ctx, cancel := context.WithCancel(context.Background())
+		listening := later(func() error {
+			_, err := r.Listen(ctx, &mcp.SubscriptionsListenParams{Meta: fullMeta(), Notifications: &mcp.NotificationSubscriptions{}}, nothing)
+			return err
+		})
+		wantPending(r, "Listen", listening)
+		p := r.replaced()
+		want(r, "sent again", 1, len(r.got(p)))
+		cancel()
+		wantIs(r, "Listen", <-listening, context.Canceled)
+		want(r, "streams", 0, r.Stats().Streams)
+		got := r.got(p)
+		want(r, "the replacement is told", true, len(got) == 2 && strings.HasPrefix(got[1], "notifications/cancelled "))
+	}, atOnce()...)
 }
 
 // TestR2_RequestOfTheServerWithTheSameID: ids count for each side on its own. A cancellation by the server is of its
