@@ -71,6 +71,9 @@ func (c *connection) call(ctx context.Context, entry *call) error {
 	}
 	err = p.conn.Write(ctx, entry.request)
 	switch {
+	case err == nil && entry.end != nil:
+		l.ledger.hold(p.generation, entry, entry.end)
+		return nil
 	case err == nil:
 		return nil
 	case !writersOwn(ctx, entry.request, err):

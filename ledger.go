@@ -59,6 +59,7 @@ type call struct {
 	stream     *Stream                        // nil: it was opened by the client, or is no stream
 	filter     *mcp.NotificationSubscriptions // of a stream; nil: it has none that can be read
 	generation int                            // the one that it was last sent to; -1: none yet
+	end        func()                         // ends the context of its first Write, when the call is over; nil: that is not ours to end
 	release    func()                         // ends the context of its last Write; nil: that is not ours to end
 	prev, next *call
 	in         *list // the list that it is in; nil: it was answered or withdrawn

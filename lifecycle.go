@@ -239,27 +239,16 @@ func (l *lifecycle) restart(cause error) error {
 	case l.closing:
 		return l.refusal()
 	case p == nil:
-		return l.notServing()
+		return l.board.unavailable()
 	}
 	r, ok := l.fire(EventRestart, facts{}, p, cause)
 	if !ok {
-		return l.notServing()
+		return l.board.unavailable()
 	}
 	l.granted, l.why = budget.Grant{}, "restarting the peer on request"
 	l.retire(p, cause, l.kill)
 	l.recover(r, p, cause)
 	return nil
-}
-
-// notServing is what Restart is told where there is nothing to restart.
-func (l *lifecycle) notServing() error {
-	switch l.machine.State() {
-	case StateIdle:
-		return ErrNotStarted
-	case StateExhausted, StateClosed:
-		return l.refusal()
-	}
-	return ErrReconnecting
 }
 
 // spend asks the budget, once for each death.

@@ -376,8 +376,12 @@ func (p *peer) closeError() error {
 func (p *peer) ending() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.exited {
-		return join(p.cause, p.conn.(Exiter).ExitErr())
+	if e, ok := p.conn.(Exiter); ok {
+		select {
+		case <-e.Exited():
+			return join(p.cause, e.ExitErr())
+		default:
+		}
 	}
 	return join(p.cause, p.closeErr)
 }
@@ -456,15 +460,6 @@ func (p *peer) within(d time.Duration, f func() error) (err error, returned bool
 
 // retired is the last word on the peer: it is gone.
 func (p *peer) retired() {
-	p.mu.Lock()
-	if e, ok := p.conn.(Exiter); ok && !p.exited {
-		select {
-		case <-e.Exited():
-			p.exited = true
-		default:
-		}
-	}
-	p.mu.Unlock()
 	p.cancel(errRetired)
 	close(p.gone)
 }

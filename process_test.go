@@ -493,3 +493,15 @@ func TestEverythingServer(t *testing.T) {
 		}
 	}
 }
+
+func TestLastExitAfterRestartAndClose(t *testing.T) {
+	h := supervise(t, server().Mint)
+	hung := errors.New("hung")
+	want(t, "Restart", nil, h.Restart(hung))
+	h.recovered()
+	wantIs(t, "last exit", h.Stats().LastExit, hung)
+	wantExit(t, h.Stats().LastExit, -1, syscall.SIGKILL, "")
+	h.pid()
+	want(t, "Close", nil, h.Close())
+	wantExit(t, h.Stats().LastExit, 0, nil, "")
+}

@@ -58,22 +58,24 @@ func (l *ledger) resend(generation int, c *call) bool {
 	return true
 }
 
-// hold has release called when c is over, or is to be sent once more; now, where that has come already.
-func (l *ledger) hold(c *call, release func()) {
+// hold has release, which ends the context of the Write of c to generation, called when c is over or is to be sent
+// once more; now, where that has come already.
+func (l *ledger) hold(generation int, c *call, release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.in == nil || c.release != nil {
+	if c.in == nil || c.generation != generation {
 		release()
 		return
 	}
+	c.free()
 	c.release = release
 }
 
-// refuse answers a call that was kept and that nobody can take, with err. A stream stays (R3).
-func (l *ledger) refuse(c *call, err error) {
+// refuse answers a call that was kept and that generation does not take, with err. A stream stays (R3).
+func (l *ledger) refuse(generation int, c *call, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.in == &l.flight {
+	if c.in == &l.flight && c.generation == generation {
 		l.fail(c, err)
 	}
 }
@@ -171,7 +173,7 @@ func (l *lifecycle) replay(p *peer, calls []*call) error {
 		err := p.conn.Write(ctx, c.request)
 		if err == nil {
 			// Some transports read the answer under the context of the Write: it ends with the call, not before.
-			l.ledger.hold(c, release)
+			l.ledger.hold(p.generation, c, release)
 			continue
 		}
 		release()
@@ -182,7 +184,7 @@ func (l *lifecycle) replay(p *peer, calls []*call) error {
 		if done := c.ctx.Err(); done != nil {
 			err = done
 		}
-		l.ledger.refuse(c, err)
+		l.ledger.refuse(p.generation, c, err)
 	}
 	for owed := l.ledger.owed(); len(owed) > 0; owed = l.ledger.owed() {
 		for _, n := range owed {

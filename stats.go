@@ -21,7 +21,7 @@ type Stats struct {
 	Generation int // the number of the newest connection that has served; the first is 0; -1: none has
 
 	Restarts         int // replacements that were minted, all in all, Restart's included
-	RestartsInWindow int // how many restarts of the budget's window are spent now
+	RestartsInWindow int // how many of the budget's window are spent, as it told at the last death; 0 when that is past
 
 	InFlight int // calls that await their answer, those kept for a replacement included
 	Streams  int // subscriptions/listen requests that are open
@@ -87,7 +87,7 @@ func (b *board) serve(p *peer) {
 func (b *board) spent(g budget.Grant, granted bool, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if granted && g.Attempt <= 1 {
+	if granted && (g.Attempt <= 1 || b.opened.IsZero() || at.Sub(b.opened) > g.Window) {
 		b.opened = at
 	}
 	b.grant = g
@@ -122,8 +122,8 @@ func (b *board) refusal() error {
 	}
 }
 
-// listenRefusal is why there can be no stream now; nil: there can.
-func (b *board) listenRefusal() error {
+// unavailable is why nothing can be asked of a peer now; nil: one serves.
+func (b *board) unavailable() error {
 	switch s := b.now.Load(); {
 	case s.state == StateIdle, s.state == StateConnecting && !s.reconnecting:
 		return ErrNotStarted

@@ -53,7 +53,7 @@ func (t *Transport) Listen(ctx context.Context, p *mcp.SubscriptionsListenParams
 		return nil, bothCauses(ctx)
 	}
 	l := t.life
-	if err := l.board.listenRefusal(); err != nil {
+	if err := l.board.unavailable(); err != nil {
 		return nil, err
 	}
 	params, err := listenParams(p, l.ledger.view())
@@ -69,12 +69,12 @@ func (t *Transport) Listen(ctx context.Context, p *mcp.SubscriptionsListenParams
 	life := context.WithoutCancel(ctx)
 	writing, cancel := context.WithCancelCause(life)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	entry := &call{
+	err = (&connection{t}).call(writing, &call{
 		request: &jsonrpc.Request{ID: s.id, Method: methodListen, Params: params},
 		ctx:     life,
+		end:     func() { cancel(nil) },
 		stream:  s,
-	}
-	err = (&connection{t}).call(writing, entry)
+	})
 	late := !stop()
 	switch {
 	case late && err == nil:
@@ -86,7 +86,6 @@ func (t *Transport) Listen(ctx context.Context, p *mcp.SubscriptionsListenParams
 		cancel(nil)
 		return nil, err
 	}
-	l.ledger.hold(entry, func() { cancel(nil) })
 	return s, nil
 }
 
@@ -96,7 +95,8 @@ func (s *Stream) ID() jsonrpc.ID { return s.id }
 // Await waits for the end of the stream, through all respawns. It returns nil after the server has ended it
 // gracefully and the handler has got all deliveries; the server's *jsonrpc.Error where it refused the stream;
 // ErrStreamClosed at once after Close, or when the server cancelled it; ErrDeliveryDropped after an overrun; the
-// *ExhaustedError or ErrClosed when the transport ended; and the context's error when that ends first.
+// *ExhaustedError or ErrClosed when the transport ended; and the context's error when that ends first. Called in
+// the stream's own handler, it does not see a graceful end, which comes after that.
 func (s *Stream) Await(ctx context.Context) error {
 	select {
 	case <-s.settled:

@@ -128,7 +128,8 @@ func TestR1_ThreeKindsOfStreams(t *testing.T) {
 // TestOneStreamForEachType shows a limit of the SDK's server that the guide tells of: it keeps one listen id for
 // each type of notification, so a second stream silences the first.
 func TestOneStreamForEachType(t *testing.T) {
-	h := supervise(t, server().Mint) // the client listens to the tools already
+	h := supervise(t, server().Mint)
+	next(t, "the acknowledgement", h.acked) // the client listens to the tools already
 	tools := make(chan string, 100)
 	stream, err := h.Listen(context.Background(), &mcp.SubscriptionsListenParams{
 		Notifications: &mcp.NotificationSubscriptions{ToolsListChanged: true},

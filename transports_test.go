@@ -44,7 +44,7 @@ func TestOverCommandTransport(t *testing.T) {
 }
 
 // inProcess is a factory of servers in this process. The connection of each is sent on servers; closing it is a
-// death, while a server that closes its session ends its streams in good order first.
+// death without a last word.
 func inProcess(servers chan<- mcp.Connection, pair func() (client, server mcp.Transport)) supervised.Factory {
 	return func(ctx context.Context) (mcp.Transport, error) {
 		s := mcp.NewServer(&mcp.Implementation{Name: "in process"}, nil)
