@@ -116,7 +116,6 @@ func (r *rig) replaced() *peertest.Peer {
 type gate struct {
 	method string // of the message
 	id     any    // of the call; nil: any
-	taken  bool   // the peer has the message already, and the Write does not return
 	deaf   bool   // the Write ignores its context
 	open   chan struct{}
 }
@@ -151,14 +150,6 @@ func (r *rig) gated(n int, g gate) (open func()) {
 // atOnce has a replacement minted at once, any number of times; and keeps the calls that read.
 func atOnce(opts ...supervised.Option) []supervised.Option {
 	return append([]supervised.Option{supervised.WithRestartDelay(0), supervised.WithMaxRestarts(1000), keeping}, opts...)
-}
-
-// kindsOf names errors.
-func kindsOf(errs []error) (kinds []string) {
-	for _, err := range errs {
-		kinds = append(kinds, kind(err))
-	}
-	return kinds
 }
 
 // A listener opens streams with all that their _meta wants, and hears what they get.

@@ -840,8 +840,8 @@ func TestS4_HandlerThatPanics(t *testing.T) {
 			case "notifications/text":
 				panic("text")
 			case "notifications/nil":
-				var m map[string]int
-				m["x"] = 1
+				var none *jsonrpc.Request
+				_ = none.Method // a runtime error
 			case "notifications/exit":
 				runtime.Goexit()
 			}
