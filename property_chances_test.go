@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -202,7 +203,7 @@ func (w *world) ctxEnds(a int) string {
 
 func (w *world) notify() string {
 	w.tokens++
-	token := "client/" + itoa(w.tokens)
+	token := "client/" + strconv.Itoa(w.tokens)
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{}
 	w.lives[l] = func(error) { cancel() }
@@ -261,7 +262,7 @@ func (w *world) reply(a int) string {
 		return ""
 	}
 	w.tokens++
-	token := "client/" + itoa(w.tokens)
+	token := "client/" + strconv.Itoa(w.tokens)
 	n := w.write(func() error {
 		return w.conn.Write(context.Background(), &jsonrpc.Response{ID: w.upcalls[u.token], Result: fmt.Appendf(nil, `{"token":%q}`, token)})
 	})
@@ -272,7 +273,7 @@ func (w *world) reply(a int) string {
 func (w *world) restart() string {
 	err := w.tr.Restart(errCrash)
 	want := w.m.restart()
-	if got := kind(err); got != want && !(got == "closed" && want == "exhausted") {
+	if got := kind(err); got != want {
 		w.fault("L8: Restart says %q, want %q", got, want)
 	}
 	return "Restart"

@@ -136,9 +136,7 @@ func (r *rush) run() {
 	if r.keeps {
 		opts = append(opts, supervised.WithRetryLostRequests())
 	}
-	mints := 0
 	r.fleet.OnMint = func(ctx context.Context, p *peertest.Peer) error { // one after the other
-		mints++
 		rng := r.generator(100 + p.Number)
 		p.Process = rng.IntN(2) == 0
 		if p.Number > 0 && rng.IntN(100) < r.faulty {

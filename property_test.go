@@ -164,7 +164,7 @@ func above(at, spared int) int {
 // can be repeated: -run TestW7_WalksAgainstAModel -rapid.seed N; -rapid.checks N sets the number of walks.
 func TestW7_WalksAgainstAModel(t *testing.T) {
 	checks(t, 10_000, 500)
-	met := map[string]int{}
+	met, walks := map[string]int{}, 0
 	var first string // story that went wrong: shrinking may end in another, and a rare schedule in none
 	defer func() {
 		if first != "" {
@@ -177,6 +177,7 @@ func TestW7_WalksAgainstAModel(t *testing.T) {
 		walk := rapid.SliceOfN(stimuli, n, n).Draw(rt, "walk") // rapid shortens it by putting in nothing
 		w := &world{cfg: cfg, m: newModel(cfg)}
 		w.takes(t, walk)
+		walks++
 		for what, n := range w.m.met {
 			met[what] += n
 		}
@@ -190,6 +191,16 @@ func TestW7_WalksAgainstAModel(t *testing.T) {
 	})
 	for _, what := range slices.Sorted(maps.Keys(met)) {
 		t.Logf("%7d %s", met[what], what)
+	}
+	if walks < 10_000 {
+		return
+	}
+	for _, what := range []string{"requests sent again", "answers in a replay", "kept calls whose context ended",
+		"messages held back and delivered", "requests cancelled behind their replay", "budgets spent", "deaths in a drain",
+		"attempts that fail while the peer is held up in its replay", "Close while a replacement is held up in its replay"} {
+		if met[what] == 0 {
+			t.Errorf("no walk met this: %s", what)
+		}
 	}
 }
 

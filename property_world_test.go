@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing/synctest"
@@ -37,7 +36,6 @@ type world struct {
 	lives    map[*life]func(error)
 	upcalls  map[string]jsonrpc.ID // by token, as the client got them
 	closers  int
-	hands    map[*modelPeer]*hands
 	tokens   int
 	shown    map[int]int // how much of what a mint got was compared
 	bytes    map[string]string
@@ -96,7 +94,7 @@ type valueKey struct{}
 
 // run takes the walk, inside a bubble.
 func (w *world) run(walk []stimulus) {
-	w.lives, w.upcalls, w.hands = map[*life]func(error){}, map[string]jsonrpc.ID{}, map[*modelPeer]*hands{}
+	w.lives, w.upcalls = map[*life]func(error){}, map[string]jsonrpc.ID{}
 	w.shown, w.bytes, w.streams, w.ids, w.byMint = map[int]int{}, map[string]string{}, map[string]string{}, map[string]bool{}, map[int]*hands{}
 	w.begin()
 	for _, s := range walk {
@@ -739,5 +737,3 @@ func (w *world) compareStream(r *walked) {
 		w.fault("S3, R4: %s handled %q, want %q", r.name(), handled, r.request.handled)
 	}
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
