@@ -441,10 +441,7 @@ func TestE1_HandshakeThatFails(t *testing.T) {
 				want(r, "promised", true, r.Reconnecting())
 				want(r, "killed", true, closed(r.Peer(1)))
 				told := r.errors()
-				want(r, "told", 1, len(told))
-				if len(told) == 0 {
-					r.FailNow()
-				}
+				wantLen(r, "told", 1, told)
 				if tt.err != nil {
 					wantIs(r, "OnError", told[0], tt.err)
 				}

@@ -41,6 +41,7 @@ func inBubble(t *testing.T, f func(r *rig), opts ...supervised.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, opts...)
+		defer r.Transport.Close() // f may give up
 		f(r)
 		r.Transport.Close()
 		synctest.Wait()
@@ -196,6 +197,14 @@ func want[V any](t testing.TB, what string, want, got V) {
 	t.Helper()
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+// wantLen checks how many there are, and gives up where that is wrong: what follows looks at them.
+func wantLen[V any](t testing.TB, what string, want int, got []V) {
+	t.Helper()
+	if len(got) != want {
+		t.Fatalf("%s: want %d, got %d: %v", what, want, len(got), got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -214,6 +215,43 @@ func TestE3_ServerThatAnswers(t *testing.T) {
 			}, supervised.WithRestartDelay(time.Minute))
 		})
 	}
+}
+
+// The timer of the probe ends with the wait for it, however that ends.
+func TestE3_TimerIsStopped(t *testing.T) {
+	for name, end := range map[string]func(r *rig){
+		"E3 answered":  func(r *rig) { r.reply(1, `{}`) },
+		"E3 exits":     func(r *rig) { r.Last().Die(io.EOF) },
+		"E3 restarted": func(r *rig) { r.Restart(errCrash) },
+		"E3 closed":    func(r *rig) { r.closes() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			alarms := &alarms{Clock: clock.New(), of: 10 * time.Second}
+			inBubble(t, func(r *rig) {
+				r.connect()
+				r.probes()
+				end(r)
+				pass(time.Hour)
+				want(r, "set", 1, alarms.set)
+				want(r, "gone off", 0, alarms.gone)
+			}, supervised.WithClock(alarms))
+		})
+	}
+}
+
+// alarms is a clock that counts its timers of one duration which call a function.
+type alarms struct {
+	clock.Clock
+	of        time.Duration
+	set, gone int
+}
+
+func (a *alarms) AfterFunc(d time.Duration, f func()) *clock.Timer {
+	if d != a.of {
+		return a.Clock.AfterFunc(d, f)
+	}
+	a.set++
+	return a.Clock.AfterFunc(d, func() { a.gone++; f() })
 }
 
 // A server that answers the probe and dies in the same breath has answered it.

@@ -28,7 +28,7 @@ func TestE2_IDsOfServerRequests(t *testing.T) {
 			}
 			var restored []string
 			asked := r.asked()
-			want(r, "asked", len(ids), len(asked))
+			wantLen(r, "asked", len(ids), asked)
 			for i, q := range asked {
 				want(r, "the rest of it", `roots/list {"_meta": {} }`, line(q))
 				want(r, fmt.Sprint("used before: ", q.ID.Raw()), false, seen[q.ID])
@@ -55,7 +55,7 @@ func TestE2_SameIDsInBothDirections(t *testing.T) {
 		r.ask(0, "tools/call", `{}`)
 		r.Last().Say(rawCall(0, "sampling/createMessage", `{}`))
 		asked := r.asked()
-		want(r, "asked", 1, len(asked))
+		wantLen(r, "asked", 1, asked)
 		want(r, "answered", nil, r.gives(asked[0].ID, `"sample"`))
 		r.reply(0, `"tool"`)
 		want(r, "the client's answer", lines(`0 "tool"`), r.read())
@@ -69,7 +69,7 @@ func TestE2_SameIDTwiceInOneLife(t *testing.T) {
 		r.connect()
 		r.Last().Say(rawCall(7, "roots/list", ``), rawCall(7, "roots/list", ``))
 		asked := r.asked()
-		want(r, "asked", 2, len(asked))
+		wantLen(r, "asked", 2, asked)
 		want(r, "different ids", false, asked[0].ID == asked[1].ID)
 		r.gives(asked[1].ID, `"second"`)
 		r.gives(asked[0].ID, `"first"`)
@@ -85,10 +85,10 @@ func TestE2_ServersOwnCancellation(t *testing.T) {
 				r.Last().Say(rawCall(id, "sampling/createMessage", `{}`))
 			}
 			asked := r.asked()
-			want(r, "asked", 3, len(asked))
+			wantLen(r, "asked", 3, asked)
 			r.Last().Say(&jsonrpc.Request{Method: "notifications/cancelled", Params: []byte(`{"reason":"enough","requestId":"0","_meta":{"k":[1]}}`)})
 			said := r.said()
-			want(r, "said", 1, len(said))
+			wantLen(r, "said", 1, said)
 			var got map[string]any
 			want(r, "params", nil, json.Unmarshal(said[0].(*jsonrpc.Request).Params, &got))
 			want(r, "cancelled", map[string]any{
@@ -100,7 +100,7 @@ func TestE2_ServersOwnCancellation(t *testing.T) {
 			want(r, "what the server gets", `0 "zero"`, last(r.took(life)))
 			r.crashes()
 			cancelled := r.cancellations()
-			want(r, "5 alone is open", 1, len(cancelled))
+			wantLen(r, "5 alone is open", 1, cancelled)
 			want(r, "cancelled at the death", asked[2].ID.Raw(), cancelled[0].Raw())
 		}
 	}, supervised.WithRestartDelay(0))
@@ -143,7 +143,7 @@ func TestE2_DeadServersRequestsAreCancelled(t *testing.T) {
 		r.Last().Die(errCrash)
 		pass(time.Second)
 		said := r.said()
-		want(r, "said", 5, len(said))
+		wantLen(r, "said", 5, said)
 		first := said[0].(*jsonrpc.Request)
 		want(r, "the last request", "elicitation/create", first.Method)
 		open := map[any]bool{asked[0].ID.Raw(): true, asked[2].ID.Raw(): true, first.ID.Raw(): true}
@@ -264,7 +264,7 @@ func TestE2_RequestsOfAReplacementThatFails(t *testing.T) {
 		pass(time.Second)
 		r.wantState(supervised.StateServing)
 		said := r.said()
-		want(r, "said", 3, len(said))
+		wantLen(r, "said", 3, said)
 		want(r, "first", `roots/list {"life":2,"a":1}`, line(said[0]))
 		want(r, "second", `roots/list {"life":2,"b":1}`, line(said[1]))
 		want(r, "third", true, strings.Contains(line(said[2]), said[1].(*jsonrpc.Request).ID.Raw().(string)))
