@@ -41,7 +41,7 @@ func (l *lifecycle) bringUp(p *peer, bound context.Context, timeout time.Duratio
 	agreed, kept := l.ledger.hear(p.generation, l.pong(p))
 	p.watch(l.ledger, func(err error) {
 		if p.live.Err() == nil { // else it is superseded (W4)
-			l.hooks.emitError(err)
+			l.hooks.emitReport(err)
 		}
 	})
 	if agreed.handshake != nil || len(kept) > 0 {

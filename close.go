@@ -12,7 +12,8 @@ import (
 )
 
 // Close ends supervision for good: nothing is minted any more, and a respawn that is pending is called off. It
-// returns when the last peer is gone and Done is closed; hooks that it emitted may still be running.
+// returns when the last peer is gone and Done is closed, and the OnDrain hooks that it runs have returned; other
+// hooks that it emitted may still be running.
 //
 // Where a connection serves, the OnDrain hooks run first, on this goroutine, and calls still go through; then
 // the connection is closed, what is still in flight fails with ErrClosed, and OnClose follows. Where nothing
@@ -30,8 +31,8 @@ func (t *Transport) Close() error {
 	var d *drain
 	var mine *peer // the one whose own Close may have an error for this call
 	l.post(func() {
-		if !l.closed {
-			l.closed, mine = true, l.serving
+		if !l.closeErrTaken {
+			l.closeErrTaken, mine = true, l.serving
 		}
 		d = l.askClose()
 		close(asked)
@@ -93,11 +94,14 @@ func (d *drain) run() {
 // does.
 func (d *drain) limitWait() {
 	if d.life.drainTimeout == 0 {
-		d.waiting.Store(d.life.clock.AfterFunc(DefaultDrainTimeout, func() {
+		t := d.life.clock.AfterFunc(DefaultDrainTimeout, func() {
 			if !d.claimed.Load() {
 				d.life.post(d.life.closeNow)
 			}
-		}))
+		})
+		if !d.waiting.CompareAndSwap(nil, t) {
+			t.Stop()
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
 	case *jsonrpc.Request:
 		switch {
 		case l.holding && m.Method == methodPing && m.IsCall():
-			go l.pong(m.ID)
+			l.pong(m.ID)
 		case l.holding && l.inbox.load < heldLimit:
 			l.inbox.hold(m)
 		case !l.holding && l.inbox.load < inboxLimit:

@@ -16,7 +16,7 @@ import (
 // Write they also match the *jsonrpc.Error of code -32005 ("rejected by transport"), for which the SDK fails
 // that one message and keeps the session.
 var (
-	// ErrNotStarted: Listen was called before Connect.
+	// ErrNotStarted: Listen or Restart was called before a first connection served.
 	ErrNotStarted = errors.New("supervised: not started")
 
 	// ErrAlreadyStarted: Connect was called twice.

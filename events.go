@@ -8,29 +8,29 @@ type Event int
 
 const (
 	// EventStart asks for the first connection: Connect was called.
-	EventStart Event = iota // start
+	EventStart Event = iota
 
 	// EventConnected: the connection has started and all that had to be replayed to it was written.
-	EventConnected // connected
+	EventConnected
 
 	// EventConnectFailed: minting, starting, the handshake or the replay failed, or took too long.
-	EventConnectFailed // connect-failed
+	EventConnectFailed
 
 	// EventPeerDied: the connection that serves has ended, and Close was not the reason.
-	EventPeerDied // peer-died
+	EventPeerDied
 
 	// EventRestart asks for a death that spends nothing: Restart was called.
-	EventRestart // restart
+	EventRestart
 
 	// EventRespawn asks for the promised replacement: the old peer is gone, its hooks have returned and the
 	// delay is over.
-	EventRespawn // respawn
+	EventRespawn
 
 	// EventGiveUp ends a transport whose budget is spent: its last peer is gone.
-	EventGiveUp // give-up
+	EventGiveUp
 
 	// EventClose asks for the end: Close was called, and what had to be drained was drained.
-	EventClose // close
+	EventClose
 )
 
 var eventNames = [...]string{

@@ -101,12 +101,25 @@ func (p *peer) broken(err error) error {
 	return context.Cause(p.ctx)
 }
 
-// pong answers a ping of p while it is being prepared, for the client.
+// pongLimit is how many pings of a replacement are being answered at a time. One that pings on and does not read
+// gets no more.
+const pongLimit = 16
+
+// pong answers pings of p while it is being prepared, for the client. It waits for nothing.
 func (l *lifecycle) pong(p *peer) func(jsonrpc.ID) {
+	slots := make(chan struct{}, pongLimit)
 	return func(id jsonrpc.ID) {
-		answer := emptyResult(id)
-		if err := p.conn.Write(p.ctx, answer); err != nil && !writersOwn(p.ctx, answer, err) {
-			p.broke(err)
+		select {
+		case slots <- struct{}{}:
+		default:
+			return
 		}
+		go func() {
+			defer func() { <-slots }()
+			answer := emptyResult(id)
+			if err := p.conn.Write(p.ctx, answer); err != nil && !writersOwn(p.ctx, answer, err) {
+				p.broke(err)
+			}
+		}()
 	}
 }

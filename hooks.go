@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -39,13 +40,15 @@ type hooks struct {
 	onError      registry[func(error)]
 	onTransition registry[func(Transition)]
 
+	reports atomic.Int64 // of connections, that wait for their turn
+
 	mu      sync.Mutex
-	queue   []*emission
+	queue   []*turn
 	running bool // a goroutine is emptying the queue
 }
 
-// An emission is one turn of the hooks of a kind.
-type emission struct {
+// A turn is what the hooks of one kind are called for once.
+type turn struct {
 	ready <-chan struct{} // closed when it may run; nil: at once
 	run   func()
 	done  chan struct{} // closed when it has run
@@ -54,7 +57,7 @@ type emission struct {
 // emit queues run behind all that was emitted before, to be run once ready is closed (nil: at once). The
 // channel that it returns is closed when run has returned.
 func (h *hooks) emit(ready <-chan struct{}, run func()) <-chan struct{} {
-	e := &emission{ready: ready, run: run, done: make(chan struct{})}
+	e := &turn{ready: ready, run: run, done: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.queue = append(h.queue, e)
@@ -66,7 +69,7 @@ func (h *hooks) emit(ready <-chan struct{}, run func()) <-chan struct{} {
 }
 
 func (h *hooks) drainQueue() {
-	var e *emission
+	var e *turn
 	defer func() {
 		if e != nil { // a hook ended this goroutine (runtime.Goexit): what is behind it still has its turn
 			close(e.done)
@@ -85,8 +88,8 @@ func (h *hooks) drainQueue() {
 	}
 }
 
-// next takes the oldest emission off the queue; nil: there is none, and the goroutine that asked ends.
-func (h *hooks) next() *emission {
+// next takes the oldest turn off the queue; nil: there is none, and the goroutine that asked ends.
+func (h *hooks) next() *turn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 {
@@ -102,6 +105,22 @@ func (h *hooks) next() *emission {
 // emitError queues a call of the OnError hooks.
 func (h *hooks) emitError(err error) {
 	h.emit(nil, func() { h.runError(err) })
+}
+
+// reportLimit is how many reports of connections wait for their turn: a server may cause as many as it likes, and a
+// hook may take as long as it likes.
+const reportLimit = 1000
+
+// emitReport queues a call of the OnError hooks with what a connection reports, or drops it above the limit.
+func (h *hooks) emitReport(err error) {
+	if h.reports.Add(1) > reportLimit {
+		h.reports.Add(-1)
+		return
+	}
+	h.emit(nil, func() {
+		defer h.reports.Add(-1)
+		h.runError(err)
+	})
 }
 
 func (h *hooks) runError(err error) {

@@ -19,7 +19,7 @@ import (
 // each question about a message and a death has one answer.
 //
 // A call is registered before it is written, and registering binds it to the current generation. The door to
-// a generation is shut for registrations by shut, and for all that its peer says by seal (W4, W6).
+// a generation is shut for registrations by closeDoor, and for all that its peer says by seal (W4, W6).
 type ledger struct {
 	mu sync.Mutex
 
@@ -45,7 +45,7 @@ type ledger struct {
 	session  session
 	told     int                // the generation that has got notifications/initialized; -1: none
 	upcalls  upcalls            // requests of the server
-	pong     func(jsonrpc.ID)   // answers a ping of the server that is being replayed to
+	pong     func(jsonrpc.ID)   // answers a ping of the server that is being replayed to; waits for nothing
 	recalled []*jsonrpc.Request // cancellations of what was replayed already, to be written by release
 	inbox    inbox
 	wake     chan struct{} // holds a token when Read has something to look at
@@ -228,8 +228,8 @@ func (l *ledger) cancel(generation int, n *jsonrpc.Request) (tell, stale bool) {
 	return l.door, false
 }
 
-// shut refuses further calls; the peer is still heard.
-func (l *ledger) shut() {
+// closeDoor refuses further calls; the peer is still heard.
+func (l *ledger) closeDoor() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door = false

@@ -40,19 +40,21 @@ type lifecycle struct {
 	last    mcp.Transport   // the one minted last (L5)
 	next    int             // the number of the next connection
 
-	served    bool               // a connection has served
-	promised  bool               // a replacement is promised and does not serve yet (L7)
-	withdrawn bool               // the budget ended while one was promised (C4)
-	granted   budget.Grant       // for the death that is being recovered from
-	why       string             // that death was not one that spends: what is logged for it; "": it was
-	probed    bool               // the probe was left unanswered, and nothing has served since (E3)
-	closing   bool               // Close was called
-	drain     *drain             // what Close waits for; nil: it was not called while something served
-	closed    bool               // a call of Close has got the error of the connection's own
-	failure   *ExhaustedError    // why the transport is closed for good; nil: it was not the budget
-	over      context.Context    // ends with StateClosed: nothing waits for a respawn any longer
-	end       context.CancelFunc // of over
+	served        bool               // a connection has served
+	withdrawn     bool               // the budget ended while one was promised (C4)
+	granted       budget.Grant       // for the death that is being recovered from
+	why           string             // that death was not one that spends: what is logged for it; "": it was
+	probed        bool               // the probe was left unanswered, and nothing has served since (E3)
+	closing       bool               // Close was called
+	drain         *drain             // what Close waits for; nil: it was not called while something served
+	closeErrTaken bool               // a call of Close has got the error of the connection's own
+	failure       *ExhaustedError    // why the transport is closed for good; nil: it was not the budget
+	over          context.Context    // ends with StateClosed: nothing waits for a respawn any longer
+	end           context.CancelFunc // of over
 }
+
+// whyProbe is why a peer is started again that left the probe unanswered (E3).
+const whyProbe = "the server did not answer server/discover, starting it again"
 
 func newLifecycle(factory Factory, o options) (*lifecycle, error) {
 	m, err := fsm.NewMachine(Lifecycle(), lifecycleSpec, guards)
@@ -104,16 +106,11 @@ func (l *lifecycle) run() {
 func (l *lifecycle) fire(e Event, f facts, p *peer, cause error) (row, bool) {
 	r, err := l.machine.Fire(e, f)
 	if err != nil {
-		l.logger.WithFields(logrus.Fields{"state": l.machine.State().String(), "event": e.String()}).Error("lifecycle event refused")
+		l.logger.WithError(err).WithFields(logrus.Fields{"state": l.machine.State().String(), "event": e.String()}).Error("lifecycle event refused")
 		return r, false
 	}
-	switch r.To {
-	case StateRespawnPending:
-		l.promised = true
-	case StateServing, StateExhausted, StateClosed:
-		l.promised = false
-	}
-	l.board.post(status{state: r.To, reconnecting: l.promised, failure: l.failure})
+	promised := r.To == StateRespawnPending || r.To == StateConnecting && l.served
+	l.board.post(status{state: r.To, reconnecting: promised, failure: l.failure})
 	t := Transition{From: r.From, Event: e, Guard: r.Guard, To: r.To, Hooks: r.Hooks, At: l.clock.Now(), Generation: l.next, Cause: cause}
 	if p != nil {
 		t.Generation = p.generation
@@ -189,7 +186,7 @@ func (l *lifecycle) connectFailed(p *peer, err error) {
 	if !ok {
 		return
 	}
-	l.ledger.seal(func(*jsonrpc.Request) bool { return true }, nil) // what it was sent stays kept
+	l.ledger.seal(func(*jsonrpc.Request) bool { return true }, peerLost(err)) // what it was sent stays kept
 	switch r.To {
 	case StateIdle:
 		l.reply(err)
@@ -210,7 +207,7 @@ func (l *lifecycle) peerDied(p *peer, cause error) {
 	switch {
 	case f.closing:
 	case f.probeUnanswered:
-		l.granted, l.why, l.probed = budget.Grant{}, "the server did not answer server/discover, starting it again", true
+		l.granted, l.why, l.probed = budget.Grant{}, whyProbe, true
 	default:
 		at := l.clock.Now()
 		f.budgetLeft = l.spend(budget.Death{At: at, Uptime: at.Sub(p.servedAt), Cause: cause})
@@ -225,7 +222,7 @@ func (l *lifecycle) peerDied(p *peer, cause error) {
 		l.close(r, occasion{peer: p, cause: cause, gone: p.gone}, peerLost(cause))
 	case StateRespawnPending:
 		l.retire(p, cause, l.kill)
-		l.recover(r, p, cause)
+		l.replace(r, p, cause)
 	case StateExhausted:
 		l.retire(p, cause, l.kill)
 		l.exhaust(r, p, cause)
@@ -247,7 +244,7 @@ func (l *lifecycle) restart(cause error) error {
 	}
 	l.granted, l.why = budget.Grant{}, "restarting the peer on request"
 	l.retire(p, cause, l.kill)
-	l.recover(r, p, cause)
+	l.replace(r, p, cause)
 	return nil
 }
 
@@ -273,7 +270,7 @@ func (l *lifecycle) respawn(p *peer) {
 		return
 	}
 	l.logRestart(p)
-	if !l.probed {
+	if l.why != whyProbe {
 		l.board.restarted()
 	}
 	l.spawn(context.Background(), l.connectTimeout)

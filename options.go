@@ -86,7 +86,7 @@ func newOptions(opts []Option) (options, error) {
 	return o, nil
 }
 
-// WithMaxRestarts sets how many restarts the window allows: DefaultMaxRestarts, at least 1.
+// WithMaxRestarts sets how many restarts the window allows: by default DefaultMaxRestarts, at least 1.
 func WithMaxRestarts(n int) Option {
 	return func(o *options) error {
 		o.maxRestarts, o.tumbling = n, "WithMaxRestarts"
@@ -97,7 +97,7 @@ func WithMaxRestarts(n int) Option {
 	}
 }
 
-// WithRestartDelay sets how long after a death its replacement is minted: DefaultRestartDelay; 0 is at once.
+// WithRestartDelay sets how long after a death its replacement is minted: by default DefaultRestartDelay; 0 is at once.
 // Reaping the old peer and the OnClose hooks run in that time, and may make it longer.
 func WithRestartDelay(d time.Duration) Option {
 	return func(o *options) error {
@@ -106,7 +106,7 @@ func WithRestartDelay(d time.Duration) Option {
 	}
 }
 
-// WithRestartWindow sets the time in which the restarts are counted: DefaultRestartWindow, more than 0.
+// WithRestartWindow sets the time in which the restarts are counted: by default DefaultRestartWindow, more than 0.
 func WithRestartWindow(d time.Duration) Option {
 	return func(o *options) error {
 		o.restartWindow, o.tumbling = d, "WithRestartWindow"
@@ -158,7 +158,7 @@ func WithRetryPolicy(p retry.Policy) Option {
 }
 
 // WithConnectTimeout bounds one replacement's mint, start, handshake and replay together:
-// DefaultConnectTimeout; 0 is no bound. The first connection is bounded by the context of Connect alone.
+// by default DefaultConnectTimeout; 0 is no bound. The first connection is bounded by the context of Connect alone.
 func WithConnectTimeout(d time.Duration) Option {
 	return func(o *options) error {
 		o.connectTimeout = d
@@ -167,7 +167,7 @@ func WithConnectTimeout(d time.Duration) Option {
 }
 
 // WithProbeTimeout bounds how long a server may take to answer server/discover where that is the first request
-// of all: DefaultProbeTimeout; 0 is no bound. Servers of an older protocol may exit on it or stay silent. A fresh
+// of all: by default DefaultProbeTimeout; 0 is no bound. Servers of an older protocol may exit on it or stay silent. A fresh
 // process then gets the older handshake, and no restart is spent.
 func WithProbeTimeout(d time.Duration) Option {
 	return func(o *options) error {
@@ -177,7 +177,7 @@ func WithProbeTimeout(d time.Duration) Option {
 }
 
 // WithDrainTimeout bounds the context of the OnDrain hooks, and with it how long Close leaves the connection
-// open for them: DefaultDrainTimeout; 0 is no bound.
+// open for them: by default DefaultDrainTimeout; 0 is no bound.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(o *options) error {
 		o.drainTimeout = d
@@ -186,7 +186,7 @@ func WithDrainTimeout(d time.Duration) Option {
 }
 
 // WithStreamBuffer sets by how many deliveries the handler of a Stream may lag before the stream ends with
-// ErrDeliveryDropped: DefaultStreamBuffer, at least 1.
+// ErrDeliveryDropped: by default DefaultStreamBuffer, at least 1.
 func WithStreamBuffer(n int) Option {
 	return func(o *options) error {
 		o.streamBuffer = n

@@ -42,10 +42,12 @@ func (l *ledger) settleProbe() {
 	}
 }
 
-// errProbe is how a peer ends that was killed for leaving the probe unanswered, and what the probe is answered
-// with when the one after it serves. The client falls back to the older handshake.
 var (
-	errProbeTimeout    = errors.New("supervised: server/discover was not answered in time")
+	// errProbeTimeout is how a peer ends that was killed for leaving the probe unanswered.
+	errProbeTimeout = errors.New("supervised: server/discover was not answered in time")
+
+	// errProbeUnanswered is what the probe is answered with when the peer after that serves: the client falls back to
+	// the older handshake.
 	errProbeUnanswered = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "supervised: the server did not answer server/discover"}
 )
 

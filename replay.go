@@ -133,7 +133,7 @@ func (l *ledger) release() []*jsonrpc.Request {
 	}
 	signal(l.wake)
 	signal(l.room)
-	return l.recall()
+	return l.takeRecalled()
 }
 
 // owed returns what must be written to the replacement before it serves: the end of a handshake that was the
@@ -141,7 +141,7 @@ func (l *ledger) release() []*jsonrpc.Request {
 func (l *ledger) owed() []*jsonrpc.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	owed := l.recall()
+	owed := l.takeRecalled()
 	if n := l.session.initialized; n != nil && l.heard && l.told != l.generation {
 		l.told = l.generation
 		owed = slices.Insert(owed, 0, n)
@@ -149,8 +149,8 @@ func (l *ledger) owed() []*jsonrpc.Request {
 	return owed
 }
 
-// recall takes the cancellations of what was replayed and then cancelled; l.mu is held.
-func (l *ledger) recall() []*jsonrpc.Request {
+// takeRecalled takes the cancellations of what was replayed and then cancelled; l.mu is held.
+func (l *ledger) takeRecalled() []*jsonrpc.Request {
 	recalled := l.recalled
 	l.recalled = nil
 	return recalled

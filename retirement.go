@@ -13,7 +13,7 @@ const slowHook = 5 * time.Second
 // retire begins the end of a connection that serves, beside the lifecycle; cause is nil for Close. From here on
 // nothing is written to it.
 func (l *lifecycle) retire(p *peer, cause error, end func(*peer)) {
-	l.ledger.shut() // before the peer is out of sight: who finds the door open finds the peer
+	l.ledger.closeDoor() // before the peer is out of sight: who finds the door open finds the peer
 	l.serving = nil
 	l.board.serve(nil)
 	p.doom(cause)
@@ -21,19 +21,19 @@ func (l *lifecycle) retire(p *peer, cause error, end func(*peer)) {
 }
 
 // kill ends a peer that died, or that is to die. It runs beside the lifecycle.
-func (l *lifecycle) kill(p *peer) { l.gone(p, p.kill()) }
+func (l *lifecycle) kill(p *peer) { l.bury(p, p.kill()) }
 
 // shut ends a peer with the courtesy of its own Close, and then fails what it had left open. It runs beside the
 // lifecycle.
 func (l *lifecycle) shut(p *peer) {
 	abandoned := p.shut()
-	p.drain()
+	p.readOut()
 	l.ledger.finish(ErrClosed, ErrClosed, io.EOF)
-	l.gone(p, abandoned)
+	l.bury(p, abandoned)
 }
 
-// gone says that p is gone, or as good as gone where the error says what had to be abandoned.
-func (l *lifecycle) gone(p *peer, abandoned error) {
+// bury says that p is gone, or as good as gone where the error says what had to be abandoned.
+func (l *lifecycle) bury(p *peer, abandoned error) {
 	if abandoned != nil {
 		l.hooks.emitError(abandoned)
 	}
@@ -41,8 +41,8 @@ func (l *lifecycle) gone(p *peer, abandoned error) {
 	p.retired()
 }
 
-// recover divides the calls of a connection that is being retired, and sees to its replacement.
-func (l *lifecycle) recover(r row, p *peer, cause error) {
+// replace divides the calls of a connection that is being retired, and sees to its replacement.
+func (l *lifecycle) replace(r row, p *peer, cause error) {
 	l.ledger.seal(l.keep, peerLost(cause))
 	l.respawnAfter(p, l.emit(r.Hooks, occasion{peer: p, cause: cause, gone: p.gone}))
 }

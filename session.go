@@ -75,7 +75,7 @@ func (s *session) unanswered(r *jsonrpc.Request) {
 // unsubscribe forgets the subscription to the resource of params.
 func (s *session) unsubscribe(params json.RawMessage) {
 	uri := text(params, "uri")
-	s.subscriptions = slices.DeleteFunc(slices.Clip(s.subscriptions), func(p json.RawMessage) bool { return text(p, "uri") == uri })
+	s.subscriptions = slices.DeleteFunc(slices.Clone(s.subscriptions), func(p json.RawMessage) bool { return text(p, "uri") == uri })
 }
 
 // capability reports whether the server has one, as far as it has told.

@@ -6,27 +6,27 @@ type State int
 const (
 	// StateIdle: nothing was started, or the first start failed. Connect leads to StateConnecting, Close to
 	// StateClosed.
-	StateIdle State = iota // idle
+	StateIdle State = iota
 
 	// StateConnecting: a connection is being minted and started; a replacement is also being given the
 	// handshake and the replay. Messages are refused. Ends in StateServing, in StateIdle (the first
 	// connection failed), in StateRespawnPending or StateExhausted (a replacement failed), or in StateClosed.
-	StateConnecting // connecting
+	StateConnecting
 
 	// StateServing: messages reach a peer. Ends with the peer (StateRespawnPending, StateExhausted), with
 	// Restart (StateRespawnPending), or with Close (StateClosed).
-	StateServing // serving
+	StateServing
 
 	// StateRespawnPending: a replacement is promised. The old peer is killed and reaped, the OnClose hooks
 	// of its death run, and the delay passes; then StateConnecting. Close leads to StateClosed.
-	StateRespawnPending // respawn-pending
+	StateRespawnPending
 
 	// StateExhausted: the budget is spent. All that was in flight has failed; the last peer is being reaped;
 	// then StateClosed.
-	StateExhausted // exhausted
+	StateExhausted
 
 	// StateClosed: nothing is minted ever again. It has no successor.
-	StateClosed // closed
+	StateClosed
 )
 
 var stateNames = [...]string{

@@ -30,8 +30,8 @@ type Stats struct {
 	// another version than the first did.
 	ServerChanged bool
 
-	// LastExit is how the last connection that is gone ended, with its exit where it had one (errors.As); nil:
-	// none has ended yet, or its end had no error.
+	// LastExit is how the last connection that is gone ended, whether it had served yet or not, with its exit where
+	// it had one (errors.As); nil: none has ended yet, or its end had no error.
 	LastExit error
 	// LastExitCode is the exit code that LastExit has; -1 for a signal, and where there is none.
 	LastExitCode int
@@ -45,8 +45,8 @@ type status struct {
 	changed      chan struct{} // closed when the next status is posted
 }
 
-// A board shows the lifecycle to everybody else. It is written by the lifecycle and read from anywhere; nothing
-// on it waits.
+// A board shows the lifecycle to everybody else. It is written by the lifecycle, which waits for nobody who reads
+// it.
 type board struct {
 	clock interface{ Now() time.Time }
 	now   atomic.Pointer[status]

@@ -7,7 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A Factory mints the transport of one connection: a new one at each call. It starts nothing.
+// A Factory mints the transport of one connection: a new one at each call. It starts nothing. It is called once at a
+// time, unless a call outlives its context.
 //
 // The context carries the values of the context of Connect. It lives as long as the connection that comes of
 // it, so exec.CommandContext(ctx, ...) is right; while that is being brought up, it also ends with the context
@@ -62,7 +63,8 @@ func (t *Transport) State() State { return t.life.board.now.Load().state }
 // that a replacement is decided on, inside OnClose of the death already.
 func (t *Transport) Reconnecting() bool { return t.life.board.now.Load().reconnecting }
 
-// WaitServing returns nil once a connection serves. It returns ErrClosed or the *ExhaustedError when the
+// WaitServing returns nil once a connection serves, also one that Close is draining; before Connect it waits for
+// that. It returns ErrClosed or the *ExhaustedError when the
 // transport is closed for good, and the context's error when that ends first.
 func (t *Transport) WaitServing(ctx context.Context) error { return t.life.board.waitServing(ctx) }
 
@@ -115,7 +117,7 @@ func (t *Transport) Stats() Stats {
 // any method. A hook that panics is reported to OnError. remove is idempotent; during an emission f may still
 // be called once. A nil f is not called.
 func (t *Transport) OnClose(f func(cause error)) (remove func()) {
-	return add(&t.life.hooks.onClose, f, f == nil)
+	return add(&t.life.hooks.onClose, f)
 }
 
 // OnDrain registers f to be called when Close begins, while the connection still serves and calls go through;
@@ -125,32 +127,34 @@ func (t *Transport) OnClose(f func(cause error)) (remove func()) {
 // Alone of all hooks it runs on the goroutine that called Close, and may overlap with another. In it, Close
 // returns at once. See OnClose for what is true of all hooks.
 func (t *Transport) OnDrain(f func(ctx context.Context)) (remove func()) {
-	return add(&t.life.hooks.onDrain, f, f == nil)
+	return add(&t.life.hooks.onDrain, f)
 }
 
 // OnReconnect registers f to be called once for each replacement that serves, after the OnClose of the one that
 // it replaces. What f writes reaches the replacement. The context ends when that connection ends or Close is
 // called. An error is reported to OnError and changes nothing else. See OnClose for what is true of all hooks.
 func (t *Transport) OnReconnect(f func(ctx context.Context) error) (remove func()) {
-	return add(&t.life.hooks.onReconnect, f, f == nil)
+	return add(&t.life.hooks.onReconnect, f)
 }
 
 // OnError registers f to be called with what went wrong and is nobody's answer: a replacement that failed, what
 // a connection reported of itself, a hook that failed or panicked, a peer that had to be abandoned, and at the
-// end the *ExhaustedError. Nothing waits for it. See OnClose for what is true of all hooks.
+// end the *ExhaustedError. Nothing waits for it but the hooks behind it, and so a replacement for the OnClose hooks
+// among them. What connections report while a thousand reports wait for their turn is dropped. See OnClose for what is true of all hooks.
 func (t *Transport) OnError(f func(error)) (remove func()) {
-	return add(&t.life.hooks.onError, f, f == nil)
+	return add(&t.life.hooks.onError, f)
 }
 
-// OnTransition registers f to be called with each transition, before the hooks that it emits. See OnClose for
+// OnTransition registers f to be called with each transition, before the hooks that it emits (but OnDrain, where
+// that ran before the event). See OnClose for
 // what is true of all hooks.
 func (t *Transport) OnTransition(f func(Transition)) (remove func()) {
-	return add(&t.life.hooks.onTransition, f, f == nil)
+	return add(&t.life.hooks.onTransition, f)
 }
 
 // add registers f unless it is nil.
-func add[F any](r *registry[F], f F, none bool) (remove func()) {
-	if none {
+func add[F any](r *registry[F], f F) (remove func()) {
+	if isNil(f) {
 		return func() {}
 	}
 	return r.add(f)

@@ -14,6 +14,9 @@ type Budget interface {
 	// It is asked once per death. A budget takes no restart back: a peer that
 	// served for long does not earn one, unless the budget says so by looking at
 	// the next death's Uptime.
+	//
+	// It answers at once, and must not call Connect, Restart or Close of the
+	// transport that asks: these wait for the step that the question is part of.
 	Spend(Death) (Grant, bool)
 }
 

@@ -14,6 +14,8 @@ import (
 // was sent and not answered when its peer died. True keeps it, to be sent again
 // to the replacement as it stands; false fails it. Retain may be called from
 // several goroutines at once, answers at once, and does not change the request.
+// It must not call Connect, Restart or Close of the transport that asks: these
+// wait for the step that the question is part of.
 type Policy interface {
 	Retain(r *jsonrpc.Request) bool
 }
