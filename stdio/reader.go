@@ -29,6 +29,9 @@ type reader struct {
 	framer framer
 	chunk  []byte
 	err    error // io.EOF, or why the stream is of no use; the file is closed then
+
+	done    <-chan struct{} // of the context whose end interrupts a read of the pipe; nil: none does
+	unwatch func()          // undoes that; nil with done
 }
 
 func newReader(file *os.File, maxLine int) *reader {
@@ -63,9 +66,8 @@ func (r *reader) fill(ctx context.Context) error {
 		r.takeLate()
 		return nil
 	}
-	restore := interruptible(ctx, r.file)
+	r.watch(ctx)
 	n, err := r.file.Read(r.chunk)
-	restore()
 	r.framer.in = r.chunk[:n]
 	switch {
 	case err == nil, r.over.Load():
@@ -106,6 +108,7 @@ func (r *reader) takeLate() {
 }
 
 func (r *reader) finish(err error) {
+	r.watch(context.Background())
 	r.err = err
 	r.framer.ended = true
 	r.chunk = nil
@@ -123,21 +126,33 @@ func unblock(f *os.File) {
 	}
 }
 
-// interruptible makes the end of ctx interrupt a read of f until restore is called. It costs nothing for a
-// context that cannot end.
-func interruptible(ctx context.Context, f *os.File) (restore func()) {
-	if ctx.Done() == nil {
-		return func() {}
+// watch makes the end of ctx interrupt a read of the pipe, in place of the context before. Who reads on under one
+// context pays for it once; a context that cannot end costs nothing.
+func (r *reader) watch(ctx context.Context) {
+	if ctx.Done() == r.done {
+		return
+	}
+	if r.unwatch != nil {
+		r.unwatch()
+		r.unwatch = nil
+	}
+	r.done = ctx.Done()
+	if r.done == nil {
+		return
 	}
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		_ = f.SetReadDeadline(past)
+		_ = r.file.SetReadDeadline(past)
 		close(interrupted)
 	})
-	return func() {
-		if !stop() {
-			<-interrupted
-			_ = f.SetReadDeadline(time.Time{})
+	r.unwatch = func() {
+		if stop() {
+			return
+		}
+		<-interrupted
+		_ = r.file.SetReadDeadline(time.Time{})
+		if r.over.Load() {
+			unblock(r.file) // the cut may have come before that
 		}
 	}
 }
