@@ -248,3 +248,13 @@ func next[V any](t testing.TB, what string, c <-chan V) V {
 func lines(s ...string) []string { return slices.Clip(s) }
 
 var errCrash = errors.New("crash")
+
+// eventually waits until something holds that no channel tells of.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %v", what, patience)
+		}
+	}
+}

@@ -159,14 +159,12 @@ func TestServersFromNpm(t *testing.T) {
 						t.Errorf("npx is %d process", len(pids))
 					}
 					for _, pid := range pids {
-						syscall.Kill(pid, syscall.SIGSTOP)
+						stop(t, pid)
 					}
 					tool, list := make(chan error, 1), make(chan error, 1)
 					go func() { tool <- s.use(context.Background(), h) }()
 					go func() { _, err := h.session.ListTools(context.Background(), nil); list <- err }()
-					for h.Stats().InFlight < 2 {
-						time.Sleep(time.Millisecond)
-					}
+					eventually(t, "both are in flight", func() bool { return h.Stats().InFlight == 2 })
 					for _, pid := range kills[kill](pids) {
 						syscall.Kill(pid, syscall.SIGKILL)
 					}

@@ -175,9 +175,7 @@ func TestProcessKilledWithCallsInFlight(t *testing.T) {
 			failed <- err
 		}()
 	}
-	for h.Stats().InFlight < 50 {
-		runtime.Gosched()
-	}
+	eventually(t, "all are in flight", func() bool { return h.Stats().InFlight == 50 })
 	syscall.Kill(pid, syscall.SIGKILL)
 	for range 50 {
 		err := next(t, "a call in flight", failed)
@@ -228,11 +226,10 @@ func TestP4_DeathsLeaveNothingBehind(t *testing.T) {
 		h.kill()
 	}
 	h.pid()
-	deadline := time.Now().Add(patience)
-	for census(t) != before && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
-	want(t, "goroutines, descriptors and children", before, census(t))
+	eventually(t, "no goroutine, descriptor or child more than before", func() bool {
+		now := census(t)
+		return now.Goroutines <= before.Goroutines && now.Descriptors <= before.Descriptors && now.Children <= before.Children
+	})
 }
 
 // possessions is what a process can leave behind.
@@ -422,13 +419,7 @@ func TestStrayOutputEndsNothing(t *testing.T) {
 		t.Error(err)
 	}
 	want(t, "generation", 0, tr.Stats().Generation)
-	deadline := time.Now().Add(patience)
-	for n := 0; n < 2 && time.Now().Before(deadline); {
-		mu.Lock()
-		n = len(reports)
-		mu.Unlock()
-		runtime.Gosched()
-	}
+	eventually(t, "two lines are reported", func() bool { mu.Lock(); defer mu.Unlock(); return len(reports) == 2 })
 	mu.Lock()
 	defer mu.Unlock()
 	want(t, "lines reported", 2, len(reports))

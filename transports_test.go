@@ -117,9 +117,7 @@ func TestC7_SessionCloseThatWaits(t *testing.T) {
 				_, err := h.session.CallTool(context.Background(), &mcp.CallToolParams{Name: "hang"})
 				failed <- err
 			}()
-			for h.Stats().InFlight == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			eventually(t, "the call is in flight", func() bool { return h.Stats().InFlight == 1 })
 			ends := []func() error{h.session.Close, h.Close}
 			if order == "transport first" {
 				ends[0], ends[1] = ends[1], ends[0]
