@@ -292,6 +292,7 @@ func TestE2_SDKHandlerOfTheLifeBeforeStillRuns(t *testing.T) {
 		release := make(chan struct{})
 		life := 0
 		session := r.sdk(nil, func(c *mcp.Client) {
+			//lint:ignore SA1019 deprecated by the protocol of now, and what older servers ask for
 			c.AddRoots(&mcp.Root{URI: "file:///root"})
 			c.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 				return func(ctx context.Context, method string, q mcp.Request) (mcp.Result, error) {
