@@ -168,7 +168,7 @@ func TestServersFromNpm(t *testing.T) {
 					for _, pid := range kills[kill](pids) {
 						syscall.Kill(pid, syscall.SIGKILL)
 					}
-					if kill == "inner" { // so that the wrapper sees it; without a wrapper the inner one goes on answering
+					if kill == "inner" { // so that the wrapper sees it
 						for _, pid := range pids[:len(pids)-1] {
 							syscall.Kill(pid, syscall.SIGCONT)
 						}
