@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,21 +20,19 @@ import (
 	"github.com/seed7990db67/supervised/stdio"
 )
 
-// npmServers installs servers that other people wrote, once, and returns the folder that they are in.
-var npmServers = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "supervised-npm")
-	if err != nil {
-		return "", err
-	}
+// npmServers installs servers that other people wrote, and returns the folder that they are in.
+func npmServers(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
 	install := exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", dir,
 		"@modelcontextprotocol/server-everything@2026.8.31",
 		"@modelcontextprotocol/server-memory@2026.8.31",
 		"@modelcontextprotocol/server-filesystem@2026.8.31")
 	if out, err := install.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm install: %w\n%s", err, out)
+		t.Fatalf("npm install: %v\n%s", err, out)
 	}
-	return dir, nil
-})
+	return dir
+}
 
 // group returns the processes of a group, ancestors first.
 func group(leader int) []int {
@@ -94,12 +91,7 @@ func TestServersFromNpm(t *testing.T) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Skip("no npm")
 	}
-	dir, err := npmServers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-
+	dir := npmServers(t)
 	files := t.TempDir()
 	memory := filepath.Join(t.TempDir(), "memory.jsonl")
 	if err := os.WriteFile(filepath.Join(files, "a.txt"), []byte("contents"), 0o600); err != nil {

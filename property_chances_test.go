@@ -240,12 +240,14 @@ func (w *world) cancel(a int) string {
 }
 
 func (w *world) closeStream(a int) string {
+	w.mu.Lock() // a Listen may be about to return
 	var streams []*walked
 	for _, r := range w.requests {
 		if r.stream != nil {
 			streams = append(streams, r)
 		}
 	}
+	w.mu.Unlock()
 	r, ok := one(streams, a)
 	if !ok {
 		return ""
