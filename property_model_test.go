@@ -91,7 +91,7 @@ type modelPeer struct {
 	closed           bool // by Close
 	readErr, exited  bool
 	linger, timeout  *modelTimer
-	cause            bool // its end has an error
+	ctx              *life
 
 	writes  int // that were begun
 	broken  bool
@@ -181,6 +181,14 @@ func (p *modelPeer) where() string {
 		return "held up in its replay"
 	}
 	return "replayed to"
+}
+
+// life is the context of what the supervisor itself writes to p.
+func (p *modelPeer) life() *life {
+	if p.ctx == nil {
+		p.ctx = &life{}
+	}
+	return p.ctx
 }
 
 // Time.
@@ -572,8 +580,9 @@ func (m *model) ends(p *modelPeer) {
 // dies is the death of the peer that serves.
 func (m *model) dies(p *modelPeer, restart bool) {
 	m.met["deaths"]++
-	p.over, p.cause = true, true
+	p.over = true
 	m.stop(&p.linger)
+	m.ctxEnds(p.life(), "retired") // the supervisor itself writes nothing more
 	if m.closing {
 		m.draining = false
 		m.met["deaths in a drain"]++
@@ -1066,7 +1075,7 @@ func (m *model) says(p *modelPeer, s *saying) {
 		return
 	}
 	if s.kind == "ping" {
-		m.write(p, fmt.Sprintf("answer %d empty", s.id), nil, func(how string) {
+		m.write(p, fmt.Sprintf("answer %d empty", s.id), p.life(), func(how string) {
 			if how == "broken" {
 				m.sign(p)
 			}
