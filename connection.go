@@ -59,8 +59,10 @@ func (c *connection) call(ctx context.Context, entry *call) error {
 	if err == errSealed {
 		err = l.board.refusal()
 		if entry.request.Method == methodPing && err == ErrReconnecting {
-			l.ledger.answerPing(entry.request.ID)
-			return nil
+			if l.ledger.answerPing(entry.request.ID) {
+				return nil
+			}
+			err = l.board.refusal()
 		}
 	}
 	if err != nil {

@@ -43,8 +43,7 @@ func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
 		l.settle(m)
 	case *jsonrpc.Request:
 		switch {
-		case l.holding && m.Method == methodPing && m.IsCall():
-			l.pong(m.ID)
+		case l.holding && m.Method == methodPing && m.IsCall() && l.pong(m.ID):
 		case l.holding && l.inbox.load < heldLimit:
 			l.inbox.hold(m)
 		case !l.holding && l.inbox.load < inboxLimit:

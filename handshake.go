@@ -101,18 +101,19 @@ func (p *peer) broken(err error) error {
 	return context.Cause(p.ctx)
 }
 
-// pongLimit is how many pings of a replacement are being answered at a time. One that pings on and does not read
-// gets no more.
+// pongLimit is how many pings of a replacement are being answered at a time. Of one that pings on and does not read,
+// the rest is for the client, when it serves.
 const pongLimit = 16
 
-// pong answers pings of p while it is being prepared, for the client. It waits for nothing.
-func (l *lifecycle) pong(p *peer) func(jsonrpc.ID) {
+// pong answers pings of p while it is being prepared, for the client. It waits for nothing, and reports false for one
+// that it leaves to the client.
+func (l *lifecycle) pong(p *peer) func(jsonrpc.ID) bool {
 	slots := make(chan struct{}, pongLimit)
-	return func(id jsonrpc.ID) {
+	return func(id jsonrpc.ID) bool {
 		select {
 		case slots <- struct{}{}:
 		default:
-			return
+			return false
 		}
 		go func() {
 			defer func() { <-slots }()
@@ -121,5 +122,6 @@ func (l *lifecycle) pong(p *peer) func(jsonrpc.ID) {
 				p.broke(err)
 			}
 		}()
+		return true
 	}
 }

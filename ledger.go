@@ -43,10 +43,10 @@ type ledger struct {
 	asked      bool         // a request was registered
 
 	session  session
-	told     int                // the generation that has got notifications/initialized; -1: none
-	upcalls  upcalls            // requests of the server
-	pong     func(jsonrpc.ID)   // answers a ping of the server that is being replayed to; waits for nothing
-	recalled []*jsonrpc.Request // cancellations of what was replayed already, to be written by release
+	told     int                   // the generation that has got notifications/initialized; -1: none
+	upcalls  upcalls               // requests of the server
+	pong     func(jsonrpc.ID) bool // answers a ping of the server that is being replayed to; waits for nothing
+	recalled []*jsonrpc.Request    // cancellations of what was replayed already, to be written by release
 	inbox    inbox
 	wake     chan struct{} // holds a token when Read has something to look at
 	room     chan struct{} // holds a token when deliver may have room again, or was superseded
@@ -331,11 +331,13 @@ func (l *ledger) fail(c *call, err error) {
 	l.push(&jsonrpc.Response{ID: c.request.ID, Error: err})
 }
 
-// answerPing answers a ping of the client that no peer can answer now (Q7).
-func (l *ledger) answerPing(id jsonrpc.ID) {
+// answerPing answers a ping of the client that no peer can answer now (Q7). It reports false where the end has come
+// meanwhile.
+func (l *ledger) answerPing(id jsonrpc.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.push(emptyResult(id))
+	return l.inbox.end == nil
 }
 
 // view returns what the client and its servers have agreed on.

@@ -240,7 +240,7 @@ func (l *lifecycle) restart(cause error) error {
 	}
 	r, ok := l.fire(EventRestart, facts{}, p, cause)
 	if !ok {
-		return l.board.unavailable()
+		return ErrReconnecting // the table has refused it, which is logged
 	}
 	l.granted, l.why = budget.Grant{}, "restarting the peer on request"
 	l.retire(p, cause, l.kill)

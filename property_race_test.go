@@ -66,6 +66,7 @@ type rush struct {
 	deadly        int // of a hundred things that a peer does, how many kill it
 	faulty        int // of a hundred mints, how many fail
 	length        int // of each writer's walk
+	hurry         int // of as many steps, one is waited before
 
 	writers []*rushWriter
 	servers []*rushServer
@@ -108,8 +109,13 @@ func newRush(seed uint64) *rush {
 		keeps: rng.IntN(3) > 0, drains: rng.IntN(3) == 0,
 		max:    []int{1, 3, 1000, 1000}[rng.IntN(4)],
 		deadly: rng.IntN(30), faulty: rng.IntN(30), length: 10 + rng.IntN(40),
+		hurry: 2,
 	}
-	r.setting = fmt.Sprintf("keeps %v, drains %v, budget %d, deadly %d%%, faulty %d%%, %d steps each", r.keeps, r.drains, r.max, r.deadly, r.faulty, r.length)
+	if rng.IntN(2) == 0 {
+		r.hurry, r.length = 30, 4*r.length
+	}
+	r.setting = fmt.Sprintf("keeps %v, drains %v, budget %d, deadly %d%%, faulty %d%%, %d steps each, a wait in %d",
+		r.keeps, r.drains, r.max, r.deadly, r.faulty, r.length, r.hurry)
 	return r
 }
 
@@ -119,13 +125,6 @@ func (r *rush) wrong(format string, args ...any) {
 
 // generator is one of somebody's own.
 func (r *rush) generator(who int) *rand.Rand { return rand.New(rand.NewPCG(r.seed, uint64(1+who))) }
-
-// someTime passes: none in half of all cases.
-func someTime(rng *rand.Rand) {
-	if rng.IntN(2) == 0 {
-		time.Sleep(time.Duration(rng.IntN(8)) * time.Millisecond)
-	}
-}
 
 func (r *rush) run() {
 	opts := []supervised.Option{
@@ -181,7 +180,7 @@ func (r *rush) run() {
 		for i := range 1 + r.rng.IntN(2) {
 			rng := r.generator(20 + i)
 			all.Go(func() {
-				time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+				time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
 				if rng.IntN(2) == 0 {
 					_ = r.conn.Close()
 				} else {
@@ -316,9 +315,11 @@ func (r *rush) read() {
 
 // run is the walk of a writer.
 func (w *rushWriter) run(r *rush, number int) {
-	methods := []string{"tools/call", "tools/list", "resources/read", "prompts/get", "vendor/method", "ping", "subscriptions/listen"}
+	methods := []string{"tools/call", "tools/list", "resources/read", "prompts/get", "ping", "ping", "subscriptions/listen"}
 	for i := range r.length {
-		someTime(w.rng)
+		if w.rng.IntN(r.hurry) == 0 {
+			time.Sleep(time.Duration(w.rng.IntN(8)) * time.Millisecond)
+		}
 		switch chance := w.rng.IntN(20); {
 		case chance < 12:
 			c := &rushCall{name: fmt.Sprintf("%d-%d", number, i), method: methods[w.rng.IntN(len(methods))], ctx: context.Background()}
@@ -445,6 +446,9 @@ func names(calls []*rushCall) (names []string) {
 func (r *rush) judgeCall(c *rushCall) {
 	said := fmt.Sprintf("%s %s (Write: %v, cancelled: %v, taken by %v)", c.name, c.method, c.err, c.cancelled, c.takers)
 	switch {
+	case len(c.takers) > 1 && !c.stream() && !r.kept(c):
+		r.wrong("Q3: %s was sent again", said)
+		return
 	case len(c.answers) > 1:
 		r.wrong("W7: %s has %d answers", said, len(c.answers))
 		return
@@ -470,8 +474,7 @@ func (r *rush) judgeCall(c *rushCall) {
 			r.wrong("Q6: %s has the answer %s", said, a.Result)
 		}
 	case errors.Is(a.Error, supervised.ErrPeerLost) || errors.Is(a.Error, supervised.ErrClosed):
-		kept := r.keeps && slices.Contains([]string{"tools/list", "resources/read", "prompts/get"}, c.method)
-		if kept && !c.cancelled && !r.drains && !errors.Is(a.Error, supervised.ErrClosed) {
+		if r.kept(c) && !c.cancelled && !r.drains && !errors.Is(a.Error, supervised.ErrClosed) {
 			r.wrong("Q2: %s was to be kept and has failed: %v", said, a.Error)
 		}
 	case errors.As(a.Error, &e) && e.Code != -32005:
@@ -484,6 +487,11 @@ func (r *rush) judgeCall(c *rushCall) {
 	default:
 		r.wrong("W7: %s has failed: %v", said, a.Error)
 	}
+}
+
+// kept reports whether a call outlives its peer.
+func (r *rush) kept(c *rushCall) bool {
+	return r.keeps && slices.Contains([]string{"tools/list", "resources/read", "prompts/get"}, c.method)
 }
 
 // judgeLife holds the transitions and the hooks to D3, C4 and B.

@@ -2,6 +2,9 @@ package supervised_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,4 +74,32 @@ func TestD1_RejectedPong(t *testing.T) {
 		r.wantState(supervised.StateServing)
 		want(r, "hooks", lines("close: crash", "reconnect"), r.hooks())
 	}, keeping)
+}
+
+// A ping that is written in the gap is answered at once. Where the transport ended between the look at its state and
+// that answer, Write said nil and no answer came.
+func TestW7_PingAsTheGapEnds(t *testing.T) {
+	for range 300 {
+		inBubble(t, func(r *rig) {
+			r.connect()
+			r.Last().Die(errCrash)
+			r.wantState(supervised.StateRespawnPending)
+			var writers sync.WaitGroup
+			var owed atomic.Int64
+			for i := range 4 {
+				writers.Go(func() {
+					for n := range 10_000 {
+						id, _ := jsonrpc.MakeID(fmt.Sprint(i, "-", n))
+						if r.conn.Write(context.Background(), &jsonrpc.Request{ID: id, Method: "ping"}) != nil {
+							return
+						}
+						owed.Add(1)
+					}
+				})
+			}
+			r.Transport.Close()
+			writers.Wait()
+			want(r, "answers", int(owed.Load()), len(r.read()))
+		})
+	}
 }

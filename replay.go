@@ -10,7 +10,7 @@ import (
 // hear begins generation: its peer is heard, with all but answers held back, and nothing may be written to it
 // but the handshake and the replay. Pong answers a ping of its own meanwhile. It returns what the replay needs:
 // the session, and the requests that were kept: calls, then streams, each in the order of their first sending.
-func (l *ledger) hear(generation int, pong func(jsonrpc.ID)) (session, []*call) {
+func (l *ledger) hear(generation int, pong func(jsonrpc.ID) bool) (session, []*call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inbox.end != nil {
@@ -107,7 +107,8 @@ func (l *ledger) initialized(generation int, n *jsonrpc.Request) (tell, wait boo
 		l.told = l.generation
 		return true, false
 	}
-	return !l.holding, l.holding // neither door nor replay: Close is ending the peer, and refuses
+	wait = l.door || l.holding // it was superseded, or is being replayed to
+	return !wait, wait         // neither: Close is ending the peer, and refuses
 }
 
 // admit lets calls in to the generation that is heard. What was held back stays so until release.

@@ -205,6 +205,7 @@ func (c *connection) Close() error {
 // Kill sends SIGKILL to the group, also while Close waits, and returns when the process and its group are gone
 // and everything of ours is released. It returns an error if they are still there 5 s later.
 func (c *connection) Kill() error {
+	_ = c.proc.kill() // before its stdin ends, which it might go by; destroy says what fails
 	c.stdin.end(errClosed)
 	err := c.destroy()
 	c.release.Do(c.letGo)
