@@ -182,21 +182,6 @@ var older = []httpFeature{
 		}
 		return works
 	}},
-	{"`KeepAlive` of the server", works, "the server ends the session; the next call fails with `ErrPeerLost`", func(w *web) string {
-		w.server.KeepAlive = 20 * time.Millisecond
-		w.connect()
-		for range 3 {
-			if next(w, "a ping", w.pings) == nil {
-				continue
-			}
-			w.ended(w.session.ID())
-			if _, err := w.call("echo", nil); !errors.Is(err, supervised.ErrPeerLost) {
-				return fmt.Sprint(err)
-			}
-			return "the server ends the session; the next call fails with `ErrPeerLost`"
-		}
-		return w.outcome(w.call("echo", nil))
-	}},
 	{"progress during a call", works, works, (*web).progress},
 	{"roots, sampling and elicitation during a call", works, works, func(w *web) string {
 		w.connect()
