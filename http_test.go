@@ -769,19 +769,6 @@ func (w *web) peer() *mcp.ServerSession {
 	return nil
 }
 
-// ended waits until the server has no session of that id.
-func (w *web) ended(id string) {
-	w.Helper()
-	eventually(w, "the end of the session", func() bool {
-		for s := range w.mcp.Sessions() {
-			if s.ID() == id {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // restart has the connection replaced, where it is supervised.
 func (w *web) restart() {
 	w.Helper()
