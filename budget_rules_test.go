@@ -643,6 +643,7 @@ func (b *countingBudget) deaths() []budget.Death {
 	return b.asked
 }
 
+// A budgetFunc is a budget in a function.
 type budgetFunc func(budget.Death) (budget.Grant, bool)
 
 func (f budgetFunc) Spend(d budget.Death) (budget.Grant, bool) { return f(d) }

@@ -54,7 +54,7 @@ func (r *rig) connecting() <-chan error {
 	return done
 }
 
-// stubborn is a factory's or a Connect's part that takes d, whatever its context says.
+// stubborn is a factory's, a Connect's or a Write's part that takes d, whatever its context says.
 func stubborn(d time.Duration) func(context.Context, *peertest.Peer) error {
 	return func(context.Context, *peertest.Peer) error { time.Sleep(d); return nil }
 }
@@ -99,32 +99,28 @@ func TestC1_CloseAtEveryMoment(t *testing.T) {
 			name: "C3 in the first factory",
 			moment: func(r *rig) {
 				r.onMint(0, obedient)
-				connecting := r.connecting()
-				r.Cleanup(func() { want(r, "Connect", "closed", kind(<-connecting)) })
+				r.connectIsClosed()
 			},
 			hooks: lines("drain", "close"),
 		}, {
 			name: "C3 in a first factory that ignores its context",
 			moment: func(r *rig) {
 				r.onMint(0, stubborn(time.Minute))
-				connecting := r.connecting()
-				r.Cleanup(func() { want(r, "Connect", "closed", kind(<-connecting)) })
+				r.connectIsClosed()
 			},
 			hooks: lines("drain", "close"),
 		}, {
 			name: "C3 while the first connection starts",
 			moment: func(r *rig) {
 				r.onStart(0, obedient)
-				connecting := r.connecting()
-				r.Cleanup(func() { want(r, "Connect", "closed", kind(<-connecting)) })
+				r.connectIsClosed()
 			},
 			hooks: lines("drain", "close"),
 		}, {
 			name: "C3 while the first connection starts and ignores its context",
 			moment: func(r *rig) {
 				r.onStart(0, stubborn(7*time.Second))
-				connecting := r.connecting()
-				r.Cleanup(func() { want(r, "Connect", "closed", kind(<-connecting)) })
+				r.connectIsClosed()
 			},
 			hooks: lines("drain", "close"),
 			takes: 7 * time.Second,

@@ -273,15 +273,10 @@ func TestD2_DeathAndReplacement(t *testing.T) {
 	})
 }
 
-// grantFunc is a budget in a function.
-type grantFunc func(budget.Death) (budget.Grant, bool)
-
-func (f grantFunc) Spend(d budget.Death) (budget.Grant, bool) { return f(d) }
-
 func TestD2_InThisOrder(t *testing.T) {
 	var s story
 	exit := &peertest.Exit{Code: 3}
-	spend := grantFunc(func(d budget.Death) (budget.Grant, bool) {
+	spend := budgetFunc(func(d budget.Death) (budget.Grant, bool) {
 		s.tell("budget asked: %v up for %v", d.Cause, d.Uptime)
 		return budget.Grant{Attempt: 1, Max: 2, Delay: time.Second}, true
 	})

@@ -181,13 +181,19 @@ func TestE1_OwnIDs(t *testing.T) {
 
 // Each life gets notifications/initialized once, whenever the client says it.
 func TestE1_InitializedOnceInEachLife(t *testing.T) {
-	slowly := func(d time.Duration) func(context.Context, *peertest.Peer) error {
-		return func(context.Context, *peertest.Peer) error { time.Sleep(d); return nil }
-	}
 	says := func(r *rig) {
 		r.Helper()
 		want(r, "written", nil, r.notify("notifications/initialized", `{}`))
 		synctest.Wait()
+	}
+	whileConnecting := func(r *rig) {
+		r.Helper()
+		r.Last().Die(errCrash)
+		pass(500 * time.Millisecond)
+		r.wantState(supervised.StateConnecting)
+		says(r)
+		pass(time.Second)
+		r.crashes()
 	}
 	for _, tt := range []struct {
 		name   string
@@ -207,38 +213,12 @@ func TestE1_InitializedOnceInEachLife(t *testing.T) {
 			pass(time.Second)
 			r.crashes()
 		}, 0},
-		{"while the replacement starts", func(r *rig) { r.onStart(1, slowly(time.Second)) }, func(r *rig) {
-			r.Last().Die(errCrash)
-			pass(500 * time.Millisecond)
-			r.wantState(supervised.StateConnecting)
-			says(r)
-			pass(time.Second)
-			r.crashes()
-		}, 0},
-		{"in its handshake, before the answer", func(r *rig) { r.onWrite(1, "own initialize", slowly(time.Second)) }, func(r *rig) {
-			r.Last().Die(errCrash)
-			pass(500 * time.Millisecond)
-			r.wantState(supervised.StateConnecting)
-			says(r)
-			pass(time.Second)
-			r.crashes()
-		}, 0},
-		{"in its handshake, while it is told", func(r *rig) { r.onWrite(1, "notifications/initialized", slowly(time.Second)) }, func(r *rig) {
-			r.Last().Die(errCrash)
-			pass(500 * time.Millisecond)
-			r.wantState(supervised.StateConnecting)
-			says(r)
-			pass(time.Second)
-			r.crashes()
-		}, 0},
-		{"in its handshake, after it was told", func(r *rig) { r.onWrite(1, "2 subscriptions/listen", slowly(time.Second)) }, func(r *rig) {
+		{"while the replacement starts", func(r *rig) { r.onStart(1, stubborn(time.Second)) }, whileConnecting, 0},
+		{"in its handshake, before the answer", func(r *rig) { r.onWrite(1, "own initialize", stubborn(time.Second)) }, whileConnecting, 0},
+		{"in its handshake, while it is told", func(r *rig) { r.onWrite(1, "notifications/initialized", stubborn(time.Second)) }, whileConnecting, 0},
+		{"in its handshake, after it was told", func(r *rig) { r.onWrite(1, "2 subscriptions/listen", stubborn(time.Second)) }, func(r *rig) {
 			r.ask(2, "subscriptions/listen", `{}`)
-			r.Last().Die(errCrash)
-			pass(500 * time.Millisecond)
-			r.wantState(supervised.StateConnecting)
-			says(r)
-			pass(time.Second)
-			r.crashes()
+			whileConnecting(r)
 		}, 0},
 		{"when it serves", nil, func(r *rig) {
 			r.crashes()

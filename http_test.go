@@ -366,7 +366,6 @@ type web struct {
 
 	heard   chan string // methods of the notifications that the client got
 	missed  chan string // methods of those that the server could not deliver
-	pings   chan error  // what became of the server's pings
 	hanging chan struct{}
 	unhung  chan error // why the context of a call that hung has ended
 	over    chan struct{}
@@ -391,7 +390,7 @@ func newWeb(t *testing.T, modern, guarded bool) *web {
 		T: t, handler: mcp.StreamableHTTPOptions{Stateless: modern}, guarded: guarded,
 		client: &http.Client{Transport: &http.Transport{}},
 		back:   make(chan struct{}, 100), heard: make(chan string, 100), missed: make(chan string, 100),
-		pings: make(chan error, 1000), hanging: make(chan struct{}, 10), unhung: make(chan error, 10), over: make(chan struct{}),
+		hanging: make(chan struct{}, 10), unhung: make(chan error, 10), over: make(chan struct{}),
 	}
 	w.idle = w.client.Transport.(*http.Transport)
 	var cancel context.CancelFunc
@@ -535,10 +534,7 @@ func (w *web) newServer() *mcp.Server {
 	s.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 			result, err := next(ctx, method, r)
-			switch {
-			case method == "ping":
-				w.pings <- err
-			case err != nil && strings.HasPrefix(method, "notifications/"):
+			if err != nil && strings.HasPrefix(method, "notifications/") {
 				w.missed <- method
 			}
 			return result, err

@@ -284,7 +284,7 @@ func (l *lifecycle) exhaust(r row, p *peer, cause error) {
 	l.logger.WithField("budget", l.granted.Max).Error("restart budget spent")
 	l.emit(r.Hooks, occasion{peer: p, cause: cause, gone: p.gone})
 	go func() {
-		if l.await(p.gone) {
+		if await(l, p.gone) {
 			l.post(func() { l.giveUp(p) })
 		}
 	}()

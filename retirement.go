@@ -64,17 +64,7 @@ func (l *lifecycle) respawnAfter(p *peer, hooks <-chan struct{}) {
 	}
 	go func() {
 		defer stop()
-		if !l.await(p.gone) {
-			return
-		}
-		if delay != nil {
-			select {
-			case <-delay:
-			case <-l.over.Done():
-				return
-			}
-		}
-		if !l.awaitHooks(hooks) {
+		if !await(l, p.gone) || delay != nil && !await(l, delay) || !l.awaitHooks(hooks) {
 			return
 		}
 		l.post(func() { l.respawn(p) })
@@ -82,7 +72,7 @@ func (l *lifecycle) respawnAfter(p *peer, hooks <-chan struct{}) {
 }
 
 // await waits for c, and reports false where the transport is closed first.
-func (l *lifecycle) await(c <-chan struct{}) bool {
+func await[V any](l *lifecycle, c <-chan V) bool {
 	select {
 	case <-c:
 		return true
@@ -105,6 +95,6 @@ func (l *lifecycle) awaitHooks(done <-chan struct{}) bool {
 		return false
 	case <-slow.C:
 		l.logger.Warn("hook holds up a restart")
-		return l.await(done)
+		return await(l, done)
 	}
 }

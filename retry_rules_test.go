@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed7990db67/supervised"
 	"github.com/seed7990db67/supervised/internal/peertest"
+	"github.com/seed7990db67/supervised/retry"
 )
 
 // reading are the methods that only read (Q2).
@@ -254,7 +255,7 @@ func TestQ3_NothingElseIsKept(t *testing.T) {
 // The policy of a user is asked once for each call, with the request as it was written.
 func TestQ3_PolicyOfTheUsersOwn(t *testing.T) {
 	var asked []string
-	policy := supervised.WithRetryPolicy(retainFunc(func(q *jsonrpc.Request) bool {
+	policy := supervised.WithRetryPolicy(retry.PolicyFunc(func(q *jsonrpc.Request) bool {
 		asked = append(asked, brief(q)+" "+string(q.Params))
 		return q.Method == "tools/call"
 	}))
@@ -357,7 +358,7 @@ func TestQ4_DeadlineThatEndsWhileItIsSentAgain(t *testing.T) {
 // A transport that does not look at the context sends the call all the same: then it is in flight as any other.
 func TestQ4_DeadlineThatATransportIgnores(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.onWrite(1, "1 tools/list", func(context.Context, *peertest.Peer) error { time.Sleep(time.Second); return nil })
+		r.onWrite(1, "1 tools/list", stubborn(time.Second))
 		r.connect()
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
@@ -402,7 +403,7 @@ func TestQ4_CancelledOnTheWay(t *testing.T) {
 		{
 			name: "Q4 while connecting, before the replacement has started",
 			script: func(r *rig) {
-				r.onStart(1, func(context.Context, *peertest.Peer) error { time.Sleep(time.Second); return nil })
+				r.onStart(1, stubborn(time.Second))
 			},
 			cancel: []any{1}, after: 500 * time.Millisecond, state: supervised.StateConnecting,
 			took:   lines(`"1" tools/list {}`, "2 tools/list {}"),
@@ -411,7 +412,7 @@ func TestQ4_CancelledOnTheWay(t *testing.T) {
 		{
 			name: "Q4 while connecting, before it is sent again",
 			script: func(r *rig) {
-				r.onWrite(1, "1 tools/list", func(context.Context, *peertest.Peer) error { time.Sleep(time.Second); return nil })
+				r.onWrite(1, "1 tools/list", stubborn(time.Second))
 			},
 			cancel: []any{2}, after: 500 * time.Millisecond, state: supervised.StateConnecting,
 			took:   lines("1 tools/list {}", `"1" tools/list {}`),
@@ -420,7 +421,7 @@ func TestQ4_CancelledOnTheWay(t *testing.T) {
 		{
 			name: "Q4 while connecting, after it was sent again: the replacement is told when it serves",
 			script: func(r *rig) {
-				r.onWrite(1, "2 tools/list", func(context.Context, *peertest.Peer) error { time.Sleep(time.Second); return nil })
+				r.onWrite(1, "2 tools/list", stubborn(time.Second))
 			},
 			cancel: []any{1}, after: 500 * time.Millisecond, state: supervised.StateConnecting,
 			took:   lines("1 tools/list {}", `"1" tools/list {}`, "2 tools/list {}", `notifications/cancelled {"requestId":1,"reason":"r"}`),
@@ -429,7 +430,7 @@ func TestQ4_CancelledOnTheWay(t *testing.T) {
 		{
 			name: "Q4 while connecting, while it is being sent again",
 			script: func(r *rig) {
-				r.onWrite(1, "2 tools/list", func(context.Context, *peertest.Peer) error { time.Sleep(time.Second); return nil })
+				r.onWrite(1, "2 tools/list", stubborn(time.Second))
 			},
 			cancel: []any{2}, after: 500 * time.Millisecond, state: supervised.StateConnecting,
 			took:   lines("1 tools/list {}", `"1" tools/list {}`, "2 tools/list {}", `notifications/cancelled {"requestId":2,"reason":"r"}`),
@@ -825,7 +826,7 @@ func TestQ7_PingInFlightAtADeath(t *testing.T) {
 func TestQ7_PingWhileAReplacementIsPromised(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.onMint(1, func(_ context.Context, p *peertest.Peer) error { time.Sleep(time.Second); return nil })
-		r.onStart(1, func(context.Context, *peertest.Peer) error { time.Sleep(time.Second); return nil })
+		r.onStart(1, stubborn(time.Second))
 		r.onWrite(1, "9 tools/list", func(_ context.Context, p *peertest.Peer) error {
 			time.Sleep(time.Second)
 			p.Die(errCrash) // so that a second attempt is needed
@@ -1077,7 +1078,3 @@ func logged(log *logtest.Hook, level logrus.Level) []any {
 	}
 	return ids
 }
-
-type retainFunc func(*jsonrpc.Request) bool
-
-func (f retainFunc) Retain(q *jsonrpc.Request) bool { return f(q) }

@@ -115,3 +115,9 @@ func callTool(session *mcp.ClientSession) error {
 	_, err := session.CallTool(context.Background(), &mcp.CallToolParams{Name: "tool"})
 	return err
 }
+
+// connectIsClosed begins to connect, and checks in the end that Connect was told of Close.
+func (r *rig) connectIsClosed() {
+	connecting := r.connecting()
+	r.Cleanup(func() { want(r, "Connect", "closed", kind(<-connecting)) })
+}
