@@ -92,6 +92,7 @@ func TestB1_RestartOpensNoWindow(t *testing.T) {
 		want(r, "replaced", true, r.dies())
 		now.Add(time.Second) // past the edge of a window that Restart would have opened
 		want(r, "Restart", "ok", kind(r.Restart(errCrash)))
+		r.wantState(supervised.StateServing) // else the clock overtakes the Close of the one that went
 		now.Add(time.Minute - time.Second)
 		want(r, "replaced on the edge", false, r.dies())
 		want(r, "minted", 4, r.Minted())

@@ -36,8 +36,10 @@ func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
 	}
 	switch m := m.(type) {
 	case *jsonrpc.Response:
-		if c := l.calls[m.ID]; l.holding && c != nil && c.in == &l.streams {
-			l.inbox.hold(m) // behind the deliveries of the stream that it ends
+		// The answer to a kept call passes at once. That to a stream waits behind the stream's deliveries, and that to
+		// a call which came in with the door open behind what was said before it.
+		if c := l.calls[m.ID]; l.holding && (l.door || c != nil && c.in == &l.streams) {
+			l.inbox.hold(m)
 			break
 		}
 		l.settle(m)
