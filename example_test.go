@@ -232,6 +232,7 @@ func ExampleTransport_OnDrain() {
 	})
 
 	transport.Close()
+	session.Wait()
 	_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "greet"})
 	fmt.Println("after that:", errors.Is(err, mcp.ErrConnectionClosed))
 	// Output:

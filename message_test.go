@@ -194,8 +194,8 @@ func TestW1_SessionSurvivesARefusal(t *testing.T) {
 			want(t, "served by the replacement", nil, echo())
 		}
 		r.Transport.Close()
+		want(t, "how the session ended", nil, session.Wait()) // until it has, the SDK gives a new call the bare end
 		wantIs(t, "after Close", echo(), mcp.ErrConnectionClosed)
-		want(t, "how the session ended", nil, session.Wait())
 	})
 }
 

@@ -98,9 +98,9 @@ func TestOverInProcessTransports(t *testing.T) {
 			_, err := h.tool("change", nil)
 			want(t, "the last one serves", "ok", kind(err))
 			want(t, "Close", nil, h.Close())
+			want(t, "Wait", nil, h.session.Wait())
 			_, err = h.tool("change", nil)
 			wantIs(t, "a call after Close", err, mcp.ErrConnectionClosed)
-			want(t, "Wait", nil, h.session.Wait())
 		})
 	}
 }
