@@ -1,11 +1,6 @@
 package wire
 
-import (
-	"encoding/binary"
-	"math/bits"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-)
+import "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 // scanner walks over one JSON text (RFC 8259), checking it on the way.
 //
@@ -117,21 +112,16 @@ func (s *scanner) next(closing byte) bool {
 
 // name steps over a member's key and colon and returns what stands between the quotes.
 func (s *scanner) name() []byte {
-	if s.peek() != '"' {
-		s.fail("object key expected")
+	start := s.pos
+	end := s.skipName(start)
+	if end < 0 {
 		return nil
 	}
-	start := s.pos + 1
-	s.text()
-	end := s.pos - 1
-	s.space()
-	if s.peek() != ':' {
-		s.fail("colon expected")
-		return nil
+	s.pos = end
+	// From the colon back to the quote that closes the key.
+	for end--; s.data[end] != '"'; end-- {
 	}
-	s.pos++
-	s.space()
-	return s.data[start:end]
+	return s.data[start+1 : end]
 }
 
 // key steps over a member's key and colon and returns the key.
@@ -146,73 +136,15 @@ func (s *scanner) raw() []byte {
 
 // value steps over a value.
 func (s *scanner) value() {
-	switch c := s.peek(); c {
-	case '"':
-		s.text()
-	case '{':
-		for s.begin(); s.next('}'); {
-			s.name()
-			s.value()
-		}
-	case '[':
-		for s.begin(); s.next(']'); {
-			s.value()
-		}
-	case 't':
-		s.literal("true")
-	case 'f':
-		s.literal("false")
-	case 'n':
-		s.literal("null")
-	default:
-		if c == '-' || isDigit(c) {
-			s.number()
-			return
-		}
-		s.fail("value expected")
+	if end := s.skip(s.pos); end >= 0 {
+		s.pos = end
 	}
 }
 
 // literal steps over word.
 func (s *scanner) literal(word string) {
-	if end := s.pos + len(word); end <= len(s.data) && string(s.data[s.pos:end]) == word {
+	if end := s.skipLiteral(s.pos, word); end >= 0 {
 		s.pos = end
-		return
-	}
-	s.fail("value expected")
-}
-
-// number steps over a number.
-func (s *scanner) number() {
-	if s.peek() == '-' {
-		s.pos++
-	}
-	if s.peek() == '0' {
-		s.pos++
-	} else {
-		s.digits()
-	}
-	if s.peek() == '.' {
-		s.pos++
-		s.digits()
-	}
-	if c := s.peek(); c == 'e' || c == 'E' {
-		s.pos++
-		if c := s.peek(); c == '+' || c == '-' {
-			s.pos++
-		}
-		s.digits()
-	}
-}
-
-// digits steps over one digit or more.
-func (s *scanner) digits() {
-	start := s.pos
-	for isDigit(s.peek()) {
-		s.pos++
-	}
-	if s.pos == start {
-		s.fail("digit expected")
 	}
 }
 
@@ -222,70 +154,6 @@ func isSpace(c byte) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// text steps over a string, from quote to quote.
-func (s *scanner) text() {
-	s.pos++
-	for {
-		s.pos += plain(s.data[s.pos:])
-		switch c := s.peek(); {
-		case c == '"':
-			s.pos++
-			return
-		case c == '\\':
-			s.escape()
-		case s.pos == len(s.data):
-			s.fail(unexpectedEnd)
-			return
-		default:
-			s.fail("control character in a string")
-			return
-		}
-	}
-}
-
-// escape steps over a backslash and what belongs to it.
-func (s *scanner) escape() {
-	s.pos++
-	switch s.peek() {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		s.pos++
-	case 'u':
-		s.pos++
-		for range 4 {
-			if !isHex(s.peek()) {
-				s.fail("hexadecimal digit expected")
-				return
-			}
-			s.pos++
-		}
-	default:
-		s.fail("unknown escape in a string")
-	}
-}
-
 func isHex(c byte) bool {
 	return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
-
-// plain returns how many bytes at the front of b stand for themselves inside a string: all up to the first
-// quote, backslash or control character. It takes eight bytes a step.
-func plain(b []byte) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x80 * ones
-	)
-	n := 0
-	for ; len(b)-n >= 8; n += 8 {
-		w := binary.LittleEndian.Uint64(b[n:])
-		// A byte that is zero after the xor, or less than a space, borrows into its high bit. Bytes above
-		// it may be marked wrongly by that borrow, but only the lowest mark counts.
-		quote, slash := w^'"'*ones, w^'\\'*ones
-		if marks := ((quote-ones)&^quote | (slash-ones)&^slash | (w-' '*ones)&^w) & highs; marks != 0 {
-			return n + bits.TrailingZeros64(marks)/8
-		}
-	}
-	for n < len(b) && b[n] >= ' ' && b[n] != '"' && b[n] != '\\' {
-		n++
-	}
-	return n
 }

@@ -14,7 +14,7 @@ func unquote(raw []byte) string {
 // unescape returns the value of what stands between the quotes of a valid JSON string: raw itself where each
 // byte stands for itself. Invalid UTF-8 and unpaired surrogates become U+FFFD.
 func unescape(raw []byte) []byte {
-	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+	if literal(raw) {
 		return raw
 	}
 	text := make([]byte, 0, len(raw))
@@ -30,6 +30,19 @@ func unescape(raw []byte) []byte {
 		raw = raw[size:]
 	}
 	return text
+}
+
+// literal reports whether each byte of raw stands for itself.
+func literal(raw []byte) bool {
+	for i, c := range raw {
+		if c == '\\' {
+			return false
+		}
+		if c >= utf8.RuneSelf {
+			return bytes.IndexByte(raw[i:], '\\') < 0 && utf8.Valid(raw[i:])
+		}
+	}
+	return true
 }
 
 // unescapeRune reads the escape that raw begins with, both of them for a surrogate pair.
