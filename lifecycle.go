@@ -56,8 +56,13 @@ type lifecycle struct {
 // whyProbe is why a peer is started again that left the probe unanswered (E3).
 const whyProbe = "the server did not answer server/discover, starting it again"
 
+// compiled is the table as all transports run it.
+var compiled = sync.OnceValues(func() (*fsm.Program[State, Event, facts], error) {
+	return fsm.Compile(Lifecycle(), lifecycleSpec, guards)
+})
+
 func newLifecycle(factory Factory, o options) (*lifecycle, error) {
-	m, err := fsm.NewMachine(Lifecycle(), lifecycleSpec, guards)
+	program, err := compiled()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +72,7 @@ func newLifecycle(factory Factory, o options) (*lifecycle, error) {
 		ledger:  newLedger(),
 		hooks:   &hooks{logger: o.logger},
 		board:   newBoard(o.clock),
-		machine: m,
+		machine: program.Machine(),
 	}
 	l.over, l.end = context.WithCancel(context.Background())
 	return l, nil

@@ -20,10 +20,11 @@ var ErrBusy = errors.New("fsm: busy: one Fire at a time, and none from a guard")
 // caller wants its guards to see of an event and of the world.
 //
 // State may be called from any goroutine at any time. Fire is for one goroutine
-// at a time. The zero Machine is of no use; NewMachine makes one.
+// at a time. The zero Machine is of no use; [NewMachine] and
+// [Program.Machine] make one.
 type Machine[S, E comparable, I any] struct {
-	choices map[pair[S, E]][]step[S, E, I] // never changes
-	state   atomic.Pointer[S]              // stored by Fire alone
+	program *Program[S, E, I]
+	state   atomic.Pointer[S] // stored by Fire alone
 
 	firing sync.Mutex   // tried, never waited for
 	engine *looplab.FSM // guarded by firing; in the state that state points to
@@ -42,8 +43,16 @@ type step[S, E comparable, I any] struct {
 	holds func(I) bool // nil: no guard
 }
 
-// NewMachine returns a machine in the start state, running a copy of the table:
-// changes made to the table later are not seen.
+// A Program is a table that was checked, with its guards: what all machines that run it have in common. It never
+// changes, and may be used from any goroutine. The zero Program is of no use; Compile makes one.
+type Program[S, E comparable, I any] struct {
+	start   S
+	choices map[pair[S, E]][]step[S, E, I]
+	events  looplab.Events
+}
+
+// Compile returns the program of a copy of the table: changes made to the table
+// later are not seen.
 //
 // Guards gives the predicate of each guard that the table names. A predicate
 // answers one question about the input and changes nothing; it must not call
@@ -52,26 +61,40 @@ type step[S, E comparable, I any] struct {
 // The error joins what [Table.Check] found with a finding for each guard that
 // has no predicate and each predicate that no branch names, which is how a
 // misspelt name shows up.
-func NewMachine[S, E comparable, I any](t Table[S, E], spec Spec[S, E], guards map[string]func(I) bool) (*Machine[S, E, I], error) {
+func Compile[S, E comparable, I any](t Table[S, E], spec Spec[S, E], guards map[string]func(I) bool) (*Program[S, E, I], error) {
 	if err := errors.Join(t.Check(spec), checkGuards(t.Guards(), guards)); err != nil {
 		return nil, err
 	}
-	m := &Machine[S, E, I]{choices: make(map[pair[S, E]][]step[S, E, I])}
-	var events looplab.Events
+	p := &Program[S, E, I]{start: spec.Start, choices: make(map[pair[S, E]][]step[S, E, I])}
 	for _, row := range t.Rows() {
 		from, to := fmt.Sprint(row.From), fmt.Sprint(row.To)
 		// Unlike the table's event, this one says which branch: the engine has no
 		// choice left to make. It carries the state as well, so that an engine in
 		// another state than ours would refuse it rather than take another row.
 		name := fmt.Sprintf("%s %v#%d", from, row.Event, row.Branch)
-		events = append(events, looplab.EventDesc{Name: name, Src: []string{from}, Dst: to})
+		p.events = append(p.events, looplab.EventDesc{Name: name, Src: []string{from}, Dst: to})
 
 		at := pair[S, E]{row.From, row.Event}
-		m.choices[at] = append(m.choices[at], step[S, E, I]{row, name, guards[row.Guard]})
+		p.choices[at] = append(p.choices[at], step[S, E, I]{row, name, guards[row.Guard]})
 	}
-	m.engine = looplab.NewFSM(fmt.Sprint(spec.Start), events, nil)
-	m.state.Store(&spec.Start)
-	return m, nil
+	return p, nil
+}
+
+// Machine returns a machine in the start state.
+func (p *Program[S, E, I]) Machine() *Machine[S, E, I] {
+	m := &Machine[S, E, I]{program: p, engine: looplab.NewFSM(fmt.Sprint(p.start), p.events, nil)}
+	m.state.Store(&p.start)
+	return m
+}
+
+// NewMachine returns a machine in the start state, for a table that one machine
+// runs. It is [Compile], with its errors, and then [Program.Machine].
+func NewMachine[S, E comparable, I any](t Table[S, E], spec Spec[S, E], guards map[string]func(I) bool) (*Machine[S, E, I], error) {
+	p, err := Compile(t, spec, guards)
+	if err != nil {
+		return nil, err
+	}
+	return p.Machine(), nil
 }
 
 func checkGuards[I any](named []string, guards map[string]func(I) bool) error {
@@ -113,7 +136,7 @@ func (m *Machine[S, E, I]) Fire(event E, in I) (Row[S, E], error) {
 	defer m.firing.Unlock() // deferred for the guard that panics
 
 	from := m.State()
-	steps := m.choices[pair[S, E]{from, event}]
+	steps := m.program.choices[pair[S, E]{from, event}]
 	for i := range steps {
 		step := &steps[i]
 		if step.holds != nil && !step.holds(in) {
