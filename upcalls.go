@@ -23,15 +23,14 @@ type upcalls struct {
 }
 
 func newUpcalls() upcalls {
-	return upcalls{
-		prefix: "supervised-up-" + rand.Text() + "-",
-		open:   make(map[jsonrpc.ID]jsonrpc.ID),
-		ids:    make(map[jsonrpc.ID]jsonrpc.ID),
-	}
+	return upcalls{prefix: "supervised-up-" + rand.Text() + "-"}
 }
 
 // up is the request as the client gets it.
 func (u *upcalls) up(r *jsonrpc.Request) *jsonrpc.Request {
+	if u.open == nil {
+		u.open, u.ids = make(map[jsonrpc.ID]jsonrpc.ID), make(map[jsonrpc.ID]jsonrpc.ID)
+	}
 	u.count++
 	id, _ := jsonrpc.MakeID(u.prefix + strconv.FormatUint(u.count, 10)) // a string is always one
 	u.open[id], u.ids[r.ID] = r.ID, id

@@ -2,7 +2,6 @@ package stdio
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -61,7 +60,6 @@ type connection struct {
 func newConnection(cmd Command, proc *process, ends [3]*os.File) *connection {
 	c := &connection{
 		proc:   proc,
-		stdin:  newWriter(ends[0]),
 		stdout: newReader(ends[1], cmd.MaxLine),
 		grace:  cmd.StopGrace,
 		clock:  cmd.Clock,
@@ -69,6 +67,7 @@ func newConnection(cmd Command, proc *process, ends [3]*os.File) *connection {
 		exited: make(chan struct{}),
 		gone:   make(chan struct{}),
 	}
+	c.stdin = newWriter(ends[0], &c.stdout.flow, c.unwritable)
 	c.stderr = newStderr(ends[2], cmd, c.reported)
 	go c.stderr.drain()
 	go c.watch()
@@ -126,38 +125,55 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		text, err := c.next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil, c.ending(ctx)
+		if m := c.ReadReady(); m != nil {
+			return m, nil
 		}
-		if err != nil {
+		switch err := c.stdout.wait(ctx); {
+		case err == io.EOF:
+			return nil, c.ending(ctx)
+		case err != nil:
 			return nil, err
+		}
+	}
+}
+
+// ReadReady returns the server's next message if it has been read from the pipe already; nil: Read has to wait, or to
+// say what has ended. It is for the goroutine that calls Read.
+func (c *connection) ReadReady() jsonrpc.Message {
+	for {
+		text := c.next()
+		if text == nil {
+			c.stdout.flow.taking.Store(false)
+			return nil
 		}
 		m, err := wire.Decode(text)
 		if err == nil {
-			return m, nil
+			if len(c.batch) == 0 && c.stdout.last {
+				c.stdout.flow.taking.Store(false)
+			}
+			return m
 		}
 		c.log.WithField("bytes", len(text)).Warn("skipped a line on stdout that is no JSON-RPC message")
 		c.reported(newStrayLineError(text, err))
 	}
 }
 
-// next returns what should be a message: a line, or an element of one that holds an array.
-func (c *connection) next(ctx context.Context) ([]byte, error) {
+// next returns what should be a message: a line, or an element of one that holds an array. Nil: there is none at hand.
+func (c *connection) next() []byte {
 	if len(c.batch) == 0 {
-		line, err := c.stdout.next(ctx)
-		if err != nil || !wire.IsArray(line) {
-			return line, err
+		line := c.stdout.next()
+		if line == nil || !wire.IsArray(line) {
+			return line
 		}
 		elements, err := wire.Elements(line)
 		if err != nil {
-			return line, nil // no message either; decoding says so
+			return line // no message either; decoding says so
 		}
 		c.batch = elements
 	}
 	text := c.batch[0]
 	c.batch = c.batch[1:]
-	return text, nil
+	return text
 }
 
 // ending says what Read returns when stdout has ended. That is seen before the exit that it comes from, so it waits
@@ -180,7 +196,17 @@ func (c *connection) ending(ctx context.Context) error {
 	if err := c.ExitErr(); err != nil {
 		return err
 	}
+	if err := c.stdin.failure(); err != nil {
+		return err
+	}
 	return errStdoutClosed
+}
+
+// unwritable ends Read where lines could not be written whose writers have left: the server has closed its stdin.
+func (c *connection) unwritable() {
+	if !c.closing.Load() {
+		c.stdout.cut()
+	}
 }
 
 // Close ends the process: the end of its stdin, a grace, SIGTERM to its group, a grace, SIGKILL to its group.
@@ -190,7 +216,7 @@ func (c *connection) ending(ctx context.Context) error {
 func (c *connection) Close() error {
 	c.stop.Do(func() {
 		c.closing.Store(true)
-		c.stdin.end(errClosed)
+		c.stdin.finish(errClosed)
 		if !c.goneWithin(c.grace) {
 			c.proc.terminate()
 			if !c.goneWithin(c.grace) {

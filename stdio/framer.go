@@ -28,10 +28,11 @@ type framer struct {
 	max   int    // bytes in a line
 	in    []byte // fed, not yet looked at; belongs to the feeder
 	held  []byte // what came so far of a line that is in pieces
+	last  int    // the size of the last line that was longer than a chunk
 	ended bool   // nothing more will be fed
 }
 
-// next returns the next line, in memory of its own and of its size. It returns nil when it must be fed first, or
+// next returns the next line, in memory of its own and of no more than twice its size. It returns nil when it must be fed first, or
 // when the stream has ended and was used up. A line over the limit is an error, and the stream is of no use
 // after it.
 func (f *framer) next() ([]byte, error) {
@@ -52,10 +53,15 @@ func (f *framer) next() ([]byte, error) {
 	}
 }
 
-// hold keeps a piece of a line until the rest of it comes. The buffer never grows beyond the limit.
+// hold keeps a piece of a line until the rest of it comes. The buffer never grows beyond the limit. Once the line is
+// longer than short ones are, it gets the room that the last such line needed: large messages seldom come alone.
 func (f *framer) hold(piece []byte) {
 	if need := len(f.held) + len(piece); need > cap(f.held) {
-		grown := make([]byte, len(f.held), min(max(need, 2*cap(f.held)), f.max))
+		size := max(need, 2*cap(f.held))
+		if need > chunkSize {
+			size = max(size, f.last)
+		}
+		grown := make([]byte, len(f.held), min(size, f.max))
 		copy(grown, f.held)
 		f.held = grown
 	}
@@ -68,15 +74,32 @@ func (f *framer) complete(piece []byte) []byte {
 		f.hold(piece)
 		piece = f.held
 		f.held = f.held[:0]
+		if len(piece) > chunkSize {
+			f.last = len(piece)
+			if len(piece) > cap(piece)/2 {
+				f.held = nil
+				return nonblank(trim(piece)) // it is the buffer's owner now
+			}
+		}
 		if cap(f.held) > spareMax {
 			f.held = nil
 		}
 	}
-	piece = bytes.Trim(bytes.TrimPrefix(piece, byteOrderMark), " \t\r")
-	if len(piece) == 0 {
+	return bytes.Clone(nonblank(trim(piece)))
+}
+
+// nonblank is line, nil for an empty one.
+func nonblank(line []byte) []byte {
+	if len(line) == 0 {
 		return nil
 	}
-	line := make([]byte, len(piece))
-	copy(line, piece)
-	return line
+	return line[:len(line):len(line)]
+}
+
+// trim drops what may stand around a message.
+func trim(line []byte) []byte {
+	if n := len(line); n > 0 && line[0] == '{' && line[n-1] == '}' {
+		return line
+	}
+	return bytes.Trim(bytes.TrimPrefix(line, byteOrderMark), " \t\r")
 }

@@ -25,6 +25,9 @@ type reader struct {
 	file *os.File
 	over atomic.Bool // nothing more is waited for
 
+	flow flow
+	last bool // next has returned all there was; belongs to its caller
+
 	mu     sync.Mutex // held while a line is fetched
 	framer framer
 	chunk  []byte
@@ -34,34 +37,38 @@ type reader struct {
 	unwatch func()          // undoes that; nil with done
 }
 
-func newReader(file *os.File, maxLine int) *reader {
-	return &reader{file: file, framer: framer{max: maxLine}, chunk: make([]byte, chunkSize)}
+// A flow is how the server's messages come in, for the writer to see.
+type flow struct {
+	taking atomic.Bool // there are more than were looked at
+	taken  atomic.Bool // some came since the writer has cleared it
 }
 
-// next returns the next line, in memory of its own. The error is the context's, io.EOF, or a *LineTooLongError;
-// the last two stay.
-func (r *reader) next(ctx context.Context) ([]byte, error) {
+func newReader(file *os.File, maxLine int) *reader {
+	r := &reader{file: file, framer: framer{max: maxLine}, chunk: make([]byte, chunkSize)}
+	r.flow.taken.Store(true) // nothing was written yet
+	return r
+}
+
+// next returns the next line of what was fetched, in memory of its own; nil: there is none.
+func (r *reader) next() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for {
-		line, err := r.framer.next()
-		if line != nil {
-			return line, nil
-		}
-		if err != nil {
-			r.finish(err)
-		}
-		if r.err != nil {
-			return nil, r.err
-		}
-		if err := r.fill(ctx); err != nil {
-			return nil, err
-		}
+	line, err := r.framer.next()
+	if err != nil {
+		r.finish(err)
 	}
+	r.last = len(r.framer.in) == 0
+	return line
 }
 
-// fill feeds the framer with what comes next, or finishes. Its only error is the context's.
-func (r *reader) fill(ctx context.Context) error {
+// wait fetches more. The error is the context's, or what has ended the stream after all lines: io.EOF, or a
+// *LineTooLongError.
+func (r *reader) wait(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
 	if r.over.Load() {
 		r.takeLate()
 		return nil
@@ -69,6 +76,10 @@ func (r *reader) fill(ctx context.Context) error {
 	r.watch(ctx)
 	n, err := r.file.Read(r.chunk)
 	r.framer.in = r.chunk[:n]
+	if n > 0 {
+		r.flow.taken.Store(true)
+		r.flow.taking.Store(true)
+	}
 	switch {
 	case err == nil, r.over.Load():
 	case errors.Is(err, os.ErrDeadlineExceeded):
