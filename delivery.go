@@ -13,7 +13,9 @@ import (
 // while the inbox is full, and reports false where the generation is not heard any more or ctx is done.
 func (l *ledger) deliver(ctx context.Context, generation int, m jsonrpc.Message) bool {
 	for {
+		l.mu.Lock()
 		heard, taken := l.take(generation, m)
+		l.mu.Unlock()
 		if !heard {
 			signal(l.room) // the token may have been meant for the peer that came after
 		}
@@ -28,17 +30,19 @@ func (l *ledger) deliver(ctx context.Context, generation int, m jsonrpc.Message)
 	}
 }
 
+// take takes in one message, if there is room for it; l.mu is held.
 func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if !l.heard || generation != l.generation {
 		return false, false
+	}
+	if r := l.reading.Load(); r != nil {
+		r.wanted = l.waiting > 0
 	}
 	switch m := m.(type) {
 	case *jsonrpc.Response:
 		// The answer to a kept call passes at once. That to a stream waits behind the stream's deliveries, and that to
 		// a call which came in with the door open behind what was said before it.
-		if c := l.calls[m.ID]; l.holding && (l.door || c != nil && c.in == &l.streams) {
+		if c := l.calls.get(m.ID); l.holding && (l.door || c != nil && c.in == &l.streams) {
 			l.inbox.hold(m)
 			break
 		}
@@ -46,9 +50,9 @@ func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
 	case *jsonrpc.Request:
 		switch {
 		case l.holding && m.Method == methodPing && m.IsCall() && l.pong(m.ID):
-		case l.holding && l.inbox.load < heldLimit:
+		case l.holding && l.inbox.load.Load() < heldLimit:
 			l.inbox.hold(m)
-		case !l.holding && l.inbox.load < inboxLimit:
+		case !l.holding && l.inbox.load.Load() < inboxLimit:
 			l.route(m)
 		default:
 			// With the door shut for good nobody may read again, and the peer must be able to end.
@@ -64,7 +68,7 @@ func (l *ledger) settle(r *jsonrpc.Response) {
 	if l.probe != nil && l.probe.generation == l.generation && l.probe.request.ID != r.ID {
 		l.settleProbe() // whoever answers something has come through the probe
 	}
-	c := l.calls[r.ID]
+	c := l.calls.get(r.ID)
 	if c == nil {
 		if then, ok := l.own[r.ID]; ok {
 			delete(l.own, r.ID)
@@ -135,7 +139,7 @@ func (l *ledger) endStreams(ms []jsonrpc.Message) {
 // streamCancelled ends the stream id, which the server has cancelled; l.mu is held. It reports whether that was
 // one with a Stream.
 func (l *ledger) streamCancelled(id jsonrpc.ID) bool {
-	c := l.calls[id]
+	c := l.calls.get(id)
 	if c == nil || c.in != &l.streams {
 		return false
 	}
@@ -157,7 +161,7 @@ func (l *ledger) subscriber(m *jsonrpc.Request) *call {
 	if !ok {
 		return nil
 	}
-	c := l.calls[id]
+	c := l.calls.get(id)
 	if c == nil || c.stream == nil {
 		return nil
 	}
@@ -179,38 +183,7 @@ func (l *ledger) offer(c *call, m *jsonrpc.Request) {
 // push passes m to Read; l.mu is held.
 func (l *ledger) push(m jsonrpc.Message) {
 	l.inbox.push(m)
-	signal(l.wake)
-}
-
-// read returns the next message, waiting for it, or what ended the connection.
-func (l *ledger) read(ctx context.Context) (jsonrpc.Message, error) {
-	for {
-		m, err := l.pop()
-		if m != nil || err != nil {
-			return m, err
-		}
-		select {
-		case <-l.wake:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (l *ledger) pop() (jsonrpc.Message, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	m := l.inbox.pop()
-	if m == nil {
-		if l.inbox.end != nil {
-			signal(l.wake) // whoever else reads learns it too
-		}
-		return nil, l.inbox.end
-	}
-	if _, ok := m.(*jsonrpc.Request); ok {
-		signal(l.room)
-	}
-	return m, nil
+	l.rouse()
 }
 
 // answerUpcall is what an answer of the client to a request of the server looks like to the peer of generation;

@@ -21,6 +21,7 @@ func (p *peer) broke(err error) {
 			p.writeErr = err
 		}
 	})
+	p.reading.hurry()
 }
 
 // lost says that a Write of something that awaits no answer failed for a reason that is the connection's, and

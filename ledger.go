@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/benbjohnson/clock"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -29,12 +30,12 @@ type ledger struct {
 	door       bool // calls may be registered against it
 	holding    bool // it is being replayed to: only answers pass, the rest is held back
 
-	calls     map[jsonrpc.ID]*call // calls and streams, by id
-	flight    list                 // calls
-	streams   list                 // subscriptions/listen requests that are open
-	handles   int                  // how many of those have a Stream
-	topics    map[string]int       // how many streams have asked for each thing that can be listened to
-	cancelled list                 // calls that the client has cancelled and that may still be answered
+	calls     index          // calls and streams, by id
+	flight    list           // calls
+	streams   list           // subscriptions/listen requests that are open
+	handles   int            // how many of those have a Stream
+	topics    map[string]int // how many streams have asked for each thing that can be listened to
+	cancelled list           // calls that the client has cancelled and that may still be answered
 	own       map[jsonrpc.ID]func(*jsonrpc.Response)
 	ownIDs    string // the prefix of the ids in own
 	ownCount  uint64
@@ -49,8 +50,10 @@ type ledger struct {
 	pong     func(jsonrpc.ID) bool // answers a ping of the server that is being replayed to; waits for nothing
 	recalled []*jsonrpc.Request    // cancellations of what was replayed already, to be written by release
 	inbox    inbox
-	wake     chan struct{} // holds a token when Read has something to look at
-	room     chan struct{} // holds a token when deliver may have room again, or was superseded
+	reading  atomic.Pointer[reading] // of the peer that was heard last; nil: there was none
+	waiting  int                     // callers of Read that wait for wake
+	wake     chan struct{}           // holds a token when Read has something to look at
+	room     chan struct{}           // holds a token when deliver may have room again, or was superseded
 }
 
 // A call is a request of the client that awaits its answer.
@@ -72,9 +75,6 @@ const cancelledLimit = 1024
 
 func newLedger() *ledger {
 	return &ledger{
-		calls:   make(map[jsonrpc.ID]*call),
-		topics:  make(map[string]int),
-		own:     make(map[jsonrpc.ID]func(*jsonrpc.Response)),
 		ownIDs:  "supervised-" + rand.Text() + "-",
 		told:    -1,
 		upcalls: newUpcalls(),
@@ -108,11 +108,11 @@ func (l *ledger) register(generation int, c *call) error {
 		return errSealed
 	}
 	id := c.request.ID
-	if l.calls[id] != nil {
+	if l.calls.get(id) != nil {
 		return idInUse(id.Raw())
 	}
 	c.generation = generation
-	l.calls[id] = c
+	l.calls.put(id, c)
 	first := !l.asked
 	l.asked = true
 	if c.request.Method == methodListen {
@@ -133,6 +133,9 @@ func (l *ledger) listen(c *call) {
 		l.handles++
 	}
 	c.filter = filterOf(c.request.Params)
+	if l.topics == nil {
+		l.topics = make(map[string]int)
+	}
 	for _, topic := range topics(c.filter) {
 		l.topics[topic]++
 	}
@@ -175,7 +178,7 @@ func (c *call) free() {
 // remove ends a call; l.mu is held.
 func (l *ledger) remove(c *call) {
 	c.in.remove(c)
-	delete(l.calls, c.request.ID)
+	l.calls.remove(c.request.ID)
 	if c.stream != nil {
 		l.handles--
 	}
@@ -203,7 +206,7 @@ func (l *ledger) cancel(generation int, n *jsonrpc.Request) (tell, stale bool) {
 	if l.door && generation != l.generation {
 		return false, true
 	}
-	c := l.calls[id]
+	c := l.calls.get(id)
 	if c == nil {
 		return true, false
 	}
@@ -234,6 +237,7 @@ func (l *ledger) closeDoor() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door = false
+	l.reading.Load().reclaim()
 	signal(l.room)
 }
 
@@ -292,6 +296,7 @@ func emptyResult(id jsonrpc.ID) *jsonrpc.Response {
 func (l *ledger) silence() {
 	l.endStreams(l.inbox.release())
 	l.heard, l.door, l.holding = false, false, false
+	l.reading.Load().reclaim()
 	l.recalled = nil
 	clear(l.own)
 	for _, n := range l.upcalls.abandon() {
@@ -305,7 +310,7 @@ func (l *ledger) silence() {
 func (l *ledger) finish(lost, over, end error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inbox.end != nil {
+	if l.inbox.ended() {
 		return
 	}
 	l.silence()
@@ -318,8 +323,8 @@ func (l *ledger) finish(lost, over, end error) {
 	for c := range l.streams.all() {
 		l.fail(c, over)
 	}
-	l.inbox.end = end
-	signal(l.wake)
+	l.inbox.finish(end)
+	l.rouse()
 }
 
 // fail answers c with err; l.mu is held.
@@ -338,7 +343,7 @@ func (l *ledger) answerPing(id jsonrpc.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.push(emptyResult(id))
-	return l.inbox.end == nil
+	return !l.inbox.ended()
 }
 
 // view returns what the client and its servers have agreed on.

@@ -1,5 +1,7 @@
 package supervised
 
+import "github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 // What a wrapped connection may offer beside mcp.Connection, as those of package stdio do: it is found by type in what
 // Connect of a minted transport returns. The exit code in logs and Stats is that of the first error with ExitCode()
 // int in the end of a peer, as os/exec has it; the signal that of the first with ExitSignal() os.Signal.
@@ -23,4 +25,14 @@ type Killer interface {
 type Reporter interface {
 	// OnReport sets where to tell it. It is called once, before the first Read.
 	OnReport(func(error))
+}
+
+// A Resumer is a connection of which a Read can be called off: when its context ends, Read returns, no message is lost,
+// and the next Read goes on. Where that is so, who calls Read of a supervised connection reads from the wrapped one
+// himself, which saves handing each message from one goroutine to another. Without it, the context of every Read of
+// the wrapped connection ends with the connection.
+type Resumer interface {
+	// ReadReady returns the next message if it is at hand, and waits for nothing: nil where it is not. It is called by
+	// who calls Read.
+	ReadReady() jsonrpc.Message
 }

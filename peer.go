@@ -41,7 +41,8 @@ type peer struct {
 	endSettled context.CancelFunc
 	servedAt   time.Time
 
-	drained chan struct{} // closed by read when it ends
+	reading *reading      // to read it; nil until it has started
+	drained chan struct{} // closed by whoever read last
 	gone    chan struct{} // closed by retired: no process of it lives
 
 	mu       sync.Mutex
@@ -200,6 +201,8 @@ func (p *peer) start() error {
 
 // watch begins to take what the connection says, and to look for its end. report gets what ended nothing.
 func (p *peer) watch(l *ledger, report func(error)) {
+	p.reading = newReading(p, l)
+	l.reading.Store(p.reading)
 	if r, ok := p.conn.(Reporter); ok {
 		r.OnReport(report)
 	}
@@ -208,29 +211,12 @@ func (p *peer) watch(l *ledger, report func(error)) {
 			select {
 			case <-e.Exited():
 				p.sign(func() { p.exited = true })
+				p.reading.hurry()
 			case <-p.gone:
 			}
 		}()
 	}
-	go p.read(l)
-}
-
-// read passes what the peer says to the ledger, until one of them ends.
-func (p *peer) read(l *ledger) {
-	defer close(p.drained)
-	for {
-		m, err := p.conn.Read(p.ctx)
-		if err == nil && nothing(m) {
-			err = fmt.Errorf("supervised: Read of %T returned nothing", p.conn)
-		}
-		if err != nil {
-			p.sign(func() { p.readErr = err })
-			return
-		}
-		if !l.deliver(p.ctx, p.generation, m) {
-			return
-		}
-	}
+	go p.pump()
 }
 
 // writersOwn reports whether err of a Write concerns the writer alone, and not the connection: its context, a

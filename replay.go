@@ -13,7 +13,7 @@ import (
 func (l *ledger) hear(generation int, pong func(jsonrpc.ID) bool) (session, []*call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inbox.end != nil {
+	if l.inbox.ended() {
 		return session{}, nil
 	}
 	l.generation, l.heard, l.holding, l.pong = generation, true, true, pong
@@ -37,6 +37,9 @@ func (l *ledger) ask(then func(*jsonrpc.Response)) jsonrpc.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	id := l.nextID()
+	if l.own == nil {
+		l.own = make(map[jsonrpc.ID]func(*jsonrpc.Response))
+	}
 	l.own[id] = then
 	return id
 }
@@ -95,7 +98,7 @@ func (l *ledger) greeted(changed bool) *jsonrpc.Request {
 func (l *ledger) initialized(generation int, n *jsonrpc.Request) (tell, wait bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.session.handshake == nil || l.inbox.end != nil {
+	if l.session.handshake == nil || l.inbox.ended() {
 		return true, false
 	}
 	again := l.session.initialized != nil && l.session.initialized != n
@@ -132,7 +135,6 @@ func (l *ledger) release() []*jsonrpc.Request {
 			l.route(m)
 		}
 	}
-	signal(l.wake)
 	signal(l.room)
 	return l.takeRecalled()
 }

@@ -272,7 +272,20 @@ type process struct{ conn }
 
 func (p *process) Exited() <-chan struct{} { return p.peer.exited }
 func (p *process) ExitErr() error          { return p.peer.exitErr }
-func (p *process) OnReport(f func(error))  { p.peer.report = f }
+
+// ReadReady implements supervised.Resumer.
+func (p *process) ReadReady() jsonrpc.Message {
+	p.peer.mu.Lock()
+	defer p.peer.mu.Unlock()
+	if len(p.peer.out) == 0 {
+		return nil
+	}
+	m := p.peer.out[0]
+	p.peer.out = p.peer.out[1:]
+	return m
+}
+
+func (p *process) OnReport(f func(error)) { p.peer.report = f }
 
 func (p *process) Kill() error {
 	if p.peer.KillErr != nil {
