@@ -1,6 +1,12 @@
 package supervised
 
-import "github.com/seed7990db67/supervised/fsm"
+//go:generate go run ./gen
+
+import (
+	"slices"
+
+	"github.com/seed7990db67/supervised/fsm"
+)
 
 // The guards of the lifecycle, each a question that facts answers.
 //
@@ -83,6 +89,14 @@ func Lifecycle() fsm.Table[State, Event] {
 		},
 		StateClosed: nil,
 	}
+}
+
+// LifecycleSpec says what is true of [Lifecycle] beyond its rows: where it starts and ends, and which event every
+// other state accepts. The copy is the caller's.
+func LifecycleSpec() fsm.Spec[State, Event] {
+	s := lifecycleSpec
+	s.Ends, s.Everywhere = slices.Clone(s.Ends), slices.Clone(s.Everywhere)
+	return s
 }
 
 // lifecycleSpec is what must be true of the table beyond its rows.
