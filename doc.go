@@ -19,17 +19,32 @@
 //
 // # The lifecycle
 //
-//	idle --start--> connecting --connected--> serving
-//	                  |    ^                     |
-//	   connect-failed |    | respawn             | peer-died, restart
-//	                  v    |                     |
-//	              respawn-pending <--------------+
+//	idle             start                                                  -> connecting
+//	                 close                                                  -> closed           / onDrain, onClose
+//	connecting       connected       [first connection]                     -> serving
+//	                                 [after the probe]                      -> serving
+//	                                 [else]                                 -> serving          / onReconnect
+//	                 connect-failed  [first connection]                     -> idle
+//	                                 [budget left]                          -> respawn-pending  / onError
+//	                                 [else]                                 -> exhausted        / onError, onError(exhausted)
+//	                 close           [first connection]                     -> closed           / onDrain, onClose
+//	                                 [else]                                 -> closed           / onClose
+//	serving          peer-died       [closing]                              -> closed           / onClose
+//	                                 [probe unanswered]                     -> respawn-pending
+//	                                 [budget left]                          -> respawn-pending  / onClose
+//	                                 [else]                                 -> exhausted        / onClose, onError(exhausted)
+//	                 restart                                                -> respawn-pending  / onClose
+//	                 close                                                  -> closed           / onDrain, onClose
+//	respawn-pending  respawn                                                -> connecting
+//	                 close                                                  -> closed           / onClose
+//	exhausted        give-up         [a promised replacement is withdrawn]  -> closed           / onClose
+//	                                 [else]                                 -> closed
+//	                 close           [a promised replacement is withdrawn]  -> closed           / onClose
+//	                                 [else]                                 -> closed
 //
-//	where the budget is spent:  connecting, serving --> exhausted --give-up--> closed
-//	on close:                   any state --> closed
-//
-// A first connection that fails leads back to idle, and Connect returns the error. [Lifecycle] returns the table
-// that the machine runs: for each [State] and [Event] the guards, the next state, and the hooks that are called.
+// Each line is: from, event, [guard], -> to, / the hooks that are called. An event leads to the first line whose guard
+// holds. A first connection that fails leads back to idle, and Connect returns the error. [Lifecycle] returns this
+// table, which is the one that the machine runs; docs/lifecycle.svg is a picture of it.
 // The files states.go, events.go and transitions.go are the ones to read first.
 //
 // # What a caller sees
