@@ -110,40 +110,47 @@ func (d *Diagram[S, E]) visited(state S) bool {
 func (d *Diagram[S, E]) sharedLabel(s shared[S, E], count int) label {
 	type kind struct {
 		from []string
-		what []string
+		rows []fsm.Row[S, E]
+	}
+	same := func(a, b []fsm.Row[S, E]) bool {
+		return slices.EqualFunc(a, b, func(a, b fsm.Row[S, E]) bool {
+			return a.Guard == b.Guard && slices.Equal(a.Hooks, b.Hooks)
+		})
 	}
 	var kinds []kind
 	for _, from := range s.from {
-		var what []string
+		var rows []fsm.Row[S, E]
 		for _, r := range d.table.Rows() {
-			if r.From != from || r.Event != s.event {
-				continue
+			if r.From == from && r.Event == s.event {
+				rows = append(rows, r)
 			}
-			text := join(guardOf(r), hooksOf(r))
-			if r.Branches > 1 {
-				text = join(numbered(r), hooksOf(r))
-			}
-			what = append(what, text)
 		}
-		i := slices.IndexFunc(kinds, func(k kind) bool { return slices.Equal(k.what, what) })
+		i := slices.IndexFunc(kinds, func(k kind) bool { return same(k.rows, rows) })
 		if i < 0 {
 			i = len(kinds)
-			kinds = append(kinds, kind{what: what})
+			kinds = append(kinds, kind{rows: rows})
 		}
 		kinds[i].from = append(kinds[i].from, fmt.Sprint(from))
 	}
 	event := fmt.Sprint(s.event)
-	if len(kinds) == 1 && len(kinds[0].what) == 1 {
-		return wrap(event, kinds[0].what[0], times(count))
+	if len(kinds) == 1 && len(kinds[0].rows) == 1 {
+		r := kinds[0].rows[0]
+		return wrap(event, guardOf(r), hooksOf(r), times(count))
 	}
-	lines := label{join(event, times(count))}
+	lines := wrap(event, times(count))
 	for _, k := range kinds {
-		lines = append(lines, strings.Join(k.from, ", ")+":")
-		for _, what := range k.what {
-			if what == "" {
-				what = "/"
+		from := strings.Join(k.from, ", ") + ":"
+		if len(k.rows) == 1 {
+			hooks := hooksOf(k.rows[0])
+			if hooks == "" {
+				hooks = "/"
 			}
-			lines = append(lines, "  "+what)
+			lines = append(lines, wrapped(listWidth, "", "    ", from, hooks)...)
+			continue
+		}
+		lines = append(lines, wrapped(listWidth, "", "    ", from)...)
+		for _, r := range k.rows {
+			lines = append(lines, wrapped(listWidth, "  ", "    ", numbered(r), hooksOf(r))...)
 		}
 	}
 	return lines
@@ -184,36 +191,44 @@ func join(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " ")
 }
 
-// lineWidth is how many characters a line of a label has before it is broken
-// between two parts.
-const lineWidth = 22
+// How many characters a line of a label has before it is broken; that of a label
+// that lists several states may be longer.
+const lineWidth, listWidth = 22, 34
 
-// wrap sets the parts of a label, breaking it between two of them where a line
-// would get too long, and after a comma between two hooks.
+// wrap sets the parts of a label. A line that would get too long is broken before a
+// part, or inside one that is too long itself: at its spaces.
 func wrap(parts ...string) label {
+	return wrapped(lineWidth, "", "", parts...)
+}
+
+// wrapped sets the parts with one indentation for the first line and one for those
+// after it.
+func wrapped(width int, first, rest string, parts ...string) label {
 	var lines label
-	line := ""
-	for _, part := range parts {
-		if part == "" {
-			continue
-		}
-		pieces := []string{part}
-		if strings.HasPrefix(part, "/ ") && utf8.RuneCountInString(part) > lineWidth {
-			pieces = strings.SplitAfter(part, ", ")
-		}
-		for i, piece := range pieces {
-			space := " "
-			if line == "" || i > 0 {
-				space = ""
-			}
-			if line != "" && utf8.RuneCountInString(line+space+piece) > lineWidth+1 {
-				lines = append(lines, strings.TrimRight(line, " "))
-				line, space = "", ""
-			}
-			line += space + piece
+	indent, line := first, ""
+	add := func(piece string) {
+		switch {
+		case line == "":
+			line = piece
+		case utf8.RuneCountInString(indent+line+" "+piece) <= width:
+			line += " " + piece
+		default:
+			lines = append(lines, indent+line)
+			indent, line = rest, piece
 		}
 	}
-	return append(lines, line)
+	for _, part := range parts {
+		switch {
+		case part == "":
+		case utf8.RuneCountInString(rest+part) <= width:
+			add(part)
+		default:
+			for word := range strings.FieldsSeq(part) {
+				add(word)
+			}
+		}
+	}
+	return append(lines, indent+line)
 }
 
 // words is the whole table as a text to be read aloud.

@@ -18,7 +18,6 @@ import (
 type graph struct {
 	Name    string
 	Comment string
-	BB      string
 	Objects []object // subgraphs, then nodes, numbered by ID
 	Edges   []line
 }
@@ -77,71 +76,130 @@ func layout(dot string) (g *graph, err error) {
 }
 
 // plan writes the graph that is laid out in place of g: everything has the size that
-// this package draws it with, and a label is a node in the middle of its edge.
-func plan(g *graph) string {
+// this package draws it with, and a label is a node in the middle of its edge. The
+// order of nodes and edges, which Graphviz starts from, is shuffled; pull is how
+// strongly a label is drawn to the tail of its edge.
+func plan(g *graph, pull int, shuffle func(n int, swap func(i, j int))) string {
 	var b strings.Builder
 	put := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	nodes := func(of []string) {
+		shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+		for _, line := range of {
+			put("%s", line)
+		}
+	}
 	put("digraph {")
-	put("graph [compound=true rankdir=TB nodesep=0.22 ranksep=0.26]")
+	put("graph [compound=true rankdir=TB nodesep=0.26 ranksep=0.28]")
 	put("node [shape=box fixedsize=true label=\" \"]")
-	node := func(o object) {
-		w, h := size(o)
-		shape := ""
-		switch {
-		case has(o.Class, "choice"):
-			shape = " shape=diamond"
-		case has(o.Class, "start"):
-			shape = " shape=circle"
-		}
-		put("n%d [width=%s height=%s%s]", o.ID, inches(w), inches(h), shape)
-	}
-	in := make(map[int]bool)
-	for _, c := range g.Objects {
-		if c.BB == "" {
-			continue
-		}
-		put("subgraph cluster_%d {", c.ID)
-		put("graph [margin=%d]", regionMargin)
-		for _, id := range c.Nodes {
-			in[id] = true
-			node(g.Objects[id])
-		}
-		for i, e := range g.Edges {
-			if e.LTail == "" && inside(c, e.Tail) && inside(c, e.Head) {
-				putLabel(put, i, e)
-			}
-		}
-		put("}")
-	}
 	for _, o := range g.Objects {
-		if o.BB == "" && !in[o.ID] {
-			node(o)
+		if has(o.Class, "start") {
+			put("%s", planNode(o)) // what comes first is on top
 		}
 	}
-	for i, e := range g.Edges {
-		clip := ""
-		for _, c := range g.Objects {
-			if c.BB != "" && c.Name == e.LTail {
-				clip = fmt.Sprintf(" ltail=cluster_%d", c.ID)
-			}
+	var outside []string
+	for _, o := range g.Objects {
+		if o.BB == "" && !has(o.Class, "start") {
+			outside = append(outside, planNode(o))
 		}
-		if len(lines(e.Label)) == 0 {
-			put("n%d -> n%d [id=%d%s]", e.Tail, e.Head, i, clip)
+	}
+	var edges []string
+	back := g.back()
+	for i, e := range g.Edges {
+		if e.Label == "" {
+			edges = append(edges, fmt.Sprintf("n%d -> n%d [id=%d]", e.Tail, e.Head, i))
 			continue
 		}
-		putLabel(put, i, e)
-		put("n%d -> l%d [id=%d dir=none%s]", e.Tail, i, i, clip)
-		put("l%d -> n%d [id=%d]", i, e.Head, i)
+		outside = append(outside, planLabel(i, e))
+		if c := g.cluster(e.LTail); c >= 0 {
+			for _, member := range g.Objects[c].Nodes {
+				edges = append(edges, fmt.Sprintf("n%d -> l%d [style=invis weight=0]", member, i))
+			}
+			edges = append(edges, fmt.Sprintf("l%d -> n%d [id=%d weight=3]", i, e.Head, i))
+			continue
+		}
+		if back[i] {
+			// Said the other way round, it leads up.
+			edges = append(edges, fmt.Sprintf("n%d -> l%d [id=%d dir=back]\nl%[2]d -> n%[4]d [id=%[3]d dir=none]", e.Head, i, i, e.Tail))
+			continue
+		}
+		edges = append(edges, fmt.Sprintf("n%d -> l%d [id=%d dir=none weight=%d]\nl%[2]d -> n%[5]d [id=%[3]d]", e.Tail, i, i, pull, e.Head))
 	}
+	nodes(outside)
+	nodes(edges)
 	put("}")
 	return b.String()
 }
 
-func putLabel(put func(string, ...any), i int, e line) {
-	if ls := lines(e.Label); len(ls) > 0 {
-		w, h := labelSize(ls, e.Class)
-		put("l%d [width=%s height=%s]", i, inches(w), inches(h))
+// back returns the edges that lead back, to where the way from the start came
+// through. All others lead down.
+func (g *graph) back() map[int]bool {
+	found := make(map[int]bool)
+	const ( // of a node
+		under = 1 // the way from the start to where we are leads through it
+		done  = 2
+	)
+	stage := make(map[int]int)
+	var visit func(node int)
+	visit = func(node int) {
+		stage[node] = under
+		for i, e := range g.Edges {
+			switch {
+			case e.Tail != node:
+			case stage[e.Head] == under:
+				found[i] = true
+			case stage[e.Head] != done:
+				visit(e.Head)
+			}
+		}
+		stage[node] = done
 	}
+	for _, start := range []bool{true, false} {
+		for _, o := range g.Objects {
+			if o.BB == "" && has(o.Class, "start") == start && stage[o.ID] == 0 {
+				visit(o.ID)
+			}
+		}
+	}
+	return found
+}
+
+func planNode(o object) string {
+	w, h := size(o)
+	shape := "box"
+	switch {
+	case has(o.Class, "choice"):
+		shape = "diamond"
+	case has(o.Class, "start"):
+		shape = "circle"
+	}
+	return fmt.Sprintf("n%d [width=%s height=%s shape=%s]", o.ID, inches(w), inches(h), shape)
+}
+
+func planLabel(i int, e line) string {
+	w, h := labelSize(lines(e.Label))
+	if e.LTail != "" {
+		h += 2 * regionReach
+	}
+	return fmt.Sprintf("l%d [width=%s height=%s]", i, inches(w), inches(h))
+}
+
+// cluster returns the number of a cluster by its name, -1 for another name.
+func (g *graph) cluster(name string) int {
+	for _, c := range g.Objects {
+		if c.BB != "" && c.Name == name {
+			return c.ID
+		}
+	}
+	return -1
+}
+
+func (g *graph) clustered(node int) bool {
+	for _, c := range g.Objects {
+		if c.BB != "" && inside(c, node) {
+			return true
+		}
+	}
+	return false
 }
 
 func inside(cluster object, node int) bool {
@@ -160,62 +218,6 @@ func has(classes, class string) bool {
 		}
 	}
 	return false
-}
-
-// A point is a place in the picture, in pixels; y grows downwards.
-type point struct{ x, y float64 }
-
-// A curve is a Bézier spline of Graphviz, with the tip of its arrow if it has one.
-type curve struct {
-	points []point
-	tip    *point
-}
-
-// points reads what Graphviz writes for an edge: [e,X,Y ]X,Y X,Y ...
-func (f frame) curve(pos string) (curve, error) {
-	var c curve
-	for _, field := range strings.Fields(pos) {
-		text, tip := strings.CutPrefix(field, "e,")
-		p, err := f.point(text)
-		if err != nil {
-			return curve{}, err
-		}
-		if tip {
-			c.tip = &p
-			continue
-		}
-		c.points = append(c.points, p)
-	}
-	if len(c.points) < 4 || len(c.points)%3 != 1 {
-		return curve{}, fmt.Errorf("an edge of %d points: %q", len(c.points), pos)
-	}
-	return c, nil
-}
-
-// A frame turns Graphviz's coordinates into those of the picture.
-type frame struct{ left, top float64 }
-
-func (f frame) point(text string) (point, error) {
-	n, err := numbers(text, 2)
-	if err != nil {
-		return point{}, err
-	}
-	return point{n[0] - f.left + margin, f.top - n[1] + margin}, nil
-}
-
-func numbers(text string, count int) ([]float64, error) {
-	fields := strings.Split(text, ",")
-	if len(fields) != count {
-		return nil, fmt.Errorf("want %d numbers: %q", count, text)
-	}
-	n := make([]float64, count)
-	for i, field := range fields {
-		var err error
-		if n[i], err = strconv.ParseFloat(field, 64); err != nil {
-			return nil, err
-		}
-	}
-	return n, nil
 }
 
 func inches(points float64) string { return strconv.FormatFloat(points/72, 'f', 4, 64) }

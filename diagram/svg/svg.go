@@ -26,14 +26,11 @@ func render(dot string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	placed, err := layout(plan(g))
+	p, err := best(g)
 	if err != nil {
 		return nil, err
 	}
-	p := painter{g: g}
-	if err := p.paint(placed); err != nil {
-		return nil, err
-	}
+	p.paint()
 	var b strings.Builder
 	width, height := number(p.width), number(p.height)
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="lifecycle" role="img" aria-labelledby="lifecycle-title lifecycle-desc" width="%s" height="%s" viewBox="0 0 %[1]s %[2]s" data-dot-sha256="%s" %s>`+"\n",
@@ -61,115 +58,62 @@ func sum(s string) string {
 
 // A painter writes the elements of a picture.
 type painter struct {
-	g             *graph
-	out           strings.Builder
-	frame         frame
-	width, height float64
+	*scene
+	out strings.Builder
 }
 
 func (p *painter) put(format string, args ...any) { fmt.Fprintf(&p.out, format+"\n", args...) }
 
-// paint draws what Graphviz has placed: regions under edges, edges under states.
-func (p *painter) paint(placed *graph) error {
-	bb, err := numbers(placed.BB, 4)
-	if err != nil {
-		return err
+// paint draws regions under edges, and edges under states.
+func (p *painter) paint() {
+	for _, r := range p.regions {
+		p.put(`<g id="%s" class="%s"><rect x="%s" y="%s" width="%s" height="%s" rx="14"/></g>`,
+			escaped(r.Attr), escaped(r.Class), number(r.left), number(r.top), number(r.right-r.left), number(r.bottom-r.top))
 	}
-	p.frame = frame{left: bb[0], top: bb[3]}
-	p.width, p.height = math.Ceil(bb[2]-bb[0]+2*margin), math.Ceil(bb[3]-bb[1]+2*margin)
-
-	at := make(map[string]object)
-	halves := make(map[string][]line)
-	for _, o := range placed.Objects {
-		at[o.Name] = o
+	for _, e := range p.edges {
+		p.edge(e)
 	}
-	for _, l := range placed.Edges {
-		halves[l.Attr] = append(halves[l.Attr], l)
+	for _, n := range p.nodes {
+		p.node(n)
 	}
-	for _, o := range p.g.Objects {
-		if o.BB != "" {
-			if err := p.region(o, at[fmt.Sprintf("cluster_%d", o.ID)]); err != nil {
-				return err
-			}
-		}
-	}
-	for i, e := range p.g.Edges {
-		if err := p.edge(e, halves[strconv.Itoa(i)], at[fmt.Sprintf("l%d", i)]); err != nil {
-			return err
-		}
-	}
-	for _, o := range p.g.Objects {
-		if o.BB == "" {
-			if err := p.node(o, at[fmt.Sprintf("n%d", o.ID)]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
-func (p *painter) region(o, placed object) error {
-	n, err := numbers(placed.BB, 4)
-	if err != nil {
-		return err
-	}
-	x, y := n[0]-p.frame.left+margin, p.frame.top-n[3]+margin
-	p.put(`<g id="%s" class="%s"><rect x="%s" y="%s" width="%s" height="%s" rx="14"/></g>`,
-		escaped(o.Attr), escaped(o.Class), number(x), number(y), number(n[2]-n[0]), number(n[3]-n[1]))
-	return nil
-}
-
-func (p *painter) node(o, placed object) error {
-	c, err := p.frame.point(placed.Pos)
-	if err != nil {
-		return err
-	}
-	w, h := size(o)
-	left, top := c.x-w/2, c.y-h/2
-	p.put(`<g id="%s" class="%s">`, escaped(o.Attr), escaped(o.Class))
+func (p *painter) node(n placedNode) {
+	w, h := n.right-n.left, n.bottom-n.top
+	c := n.centre()
+	p.put(`<g id="%s" class="%s">`, escaped(n.Attr), escaped(n.Class))
 	switch {
-	case has(o.Class, "start"):
+	case has(n.Class, "start"):
 		p.put(`<circle cx="%s" cy="%s" r="%s"/>`, number(c.x), number(c.y), number(w/2))
-	case has(o.Class, "choice"):
-		p.put(`<path d="M%s %sL%s %sL%s %sL%s %sZ"/>`, number(c.x), number(top), number(left+w), number(c.y), number(c.x), number(top+h), number(left), number(c.y))
+	case has(n.Class, "choice"):
+		p.put(`<path d="M%s %sL%s %sL%s %sL%s %sZ"/>`, number(c.x), number(n.top), number(n.right), number(c.y), number(c.x), number(n.bottom), number(n.left), number(c.y))
 	default:
-		p.put("<title>%s</title>", escaped(text(o.Label)))
-		p.put(`<rect x="%s" y="%s" width="%s" height="%s" rx="10"/>`, number(left), number(top), number(w), number(h))
-		if has(o.Class, "end") {
-			p.put(`<rect class="inner" x="%s" y="%s" width="%s" height="%s" rx="7"/>`, number(left+4), number(top+4), number(w-8), number(h-8))
+		p.put("<title>%s</title>", escaped(text(n.Label)))
+		p.put(`<rect x="%s" y="%s" width="%s" height="%s" rx="10"/>`, number(n.left), number(n.top), number(w), number(h))
+		if has(n.Class, "end") {
+			p.put(`<rect class="inner" x="%s" y="%s" width="%s" height="%s" rx="7"/>`, number(n.left+4), number(n.top+4), number(w-8), number(h-8))
 		}
-		p.text(lines(o.Label), c, w-2*statePadX, stateFont)
+		p.text(lines(n.Label), c, w-2*statePadX, stateFont)
 	}
 	p.put("</g>")
-	return nil
 }
 
-func (p *painter) edge(e line, halves []line, labelled object) error {
+func (p *painter) edge(e placedEdge) {
 	p.put(`<g id="%s" class="%s">`, escaped(e.Attr), escaped(e.Class))
 	ls := lines(e.Label)
 	if len(ls) > 0 {
 		p.put("<title>%s</title>", escaped(strings.Join(strings.Fields(strings.Join(ls, " ")), " ")))
 	}
-	for _, half := range halves {
-		c, err := p.frame.curve(half.Pos)
-		if err != nil {
-			return err
-		}
+	for _, c := range e.curves {
 		p.put(`<path d="%s"/>`, c.path())
 		if c.tip != nil {
 			p.put(`<path class="head" d="%s"/>`, c.head())
 		}
 	}
 	if len(ls) > 0 {
-		c, err := p.frame.point(labelled.Pos)
-		if err != nil {
-			return err
-		}
-		w, _ := labelSize(ls, e.Class)
-		p.text(ls, c, w-2*labelPadX, labelFont)
+		p.text(ls, e.label.centre(), e.label.right-e.label.left-2*labelPadX, labelFont)
 	}
 	p.put("</g>")
-	return nil
 }
 
 // text sets lines around a centre: one alone in the middle, several flush left.

@@ -9,6 +9,7 @@ import (
 const (
 	margin       = 16
 	regionMargin = 14
+	regionReach  = 26 // how much of an edge is seen between its region and its label
 
 	stateFont   = 15
 	labelFont   = 12.5
@@ -88,6 +89,6 @@ func size(o object) (w, h float64) {
 }
 
 // labelSize is the room that a label has in its edge.
-func labelSize(ls []string, _ string) (w, h float64) {
+func labelSize(ls []string) (w, h float64) {
 	return float64(widest(ls))*labelFont*columnWidth + 2*labelPadX, float64(len(ls))*labelFont*lineHeight + 2*labelPadY
 }
