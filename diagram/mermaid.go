@@ -52,12 +52,29 @@ func (d *Diagram[S, E]) Mermaid() string {
 	if d.started() {
 		line("    [*] --> %s", names[d.ids.state[d.spec.Start]])
 	}
+	type note struct {
+		of   string
+		text []string
+	}
+	var notes []note
 	for _, e := range edges {
-		text := strings.Join(escapedLines(e.label), "<br>")
-		if e.emphasis {
-			text += " (!)"
+		text := escapedLines(e.label)
+		if e.everywhere && len(text) > 1 {
+			// A list that is longer than its edge covers what is around it.
+			notes = append(notes, note{names[e.head], text})
+			text = text[:1]
 		}
-		line("    %s --> %s : %s", names[e.tail], names[e.head], text)
+		if e.emphasis {
+			text = append(text[:len(text):len(text)], "(!)")
+		}
+		line("    %s --> %s : %s", names[e.tail], names[e.head], strings.Join(text, "<br>"))
+	}
+	for _, n := range notes {
+		line("    note right of %s", n.of)
+		for _, text := range n.text {
+			line("        %s", text)
+		}
+		line("    end note")
 	}
 	for _, end := range d.spec.Ends {
 		line("    %s --> [*]", names[d.ids.state[end]])
@@ -94,11 +111,12 @@ func escapedLines(l label) []string {
 // has for that: # and the number of the character.
 func mermaid(s string) string {
 	var b strings.Builder
-	for _, r := range s {
+	for i, r := range s {
 		switch {
 		case r == '\n' || r == '\r':
 			b.WriteByte(' ')
-		case strings.ContainsRune("\"#;:<>{}&%\\`|~*_-", r) && r != '-' && r != '_':
+		case strings.ContainsRune("\"#;:<>{}&%\\`|~*", r), r == 'd' && strings.HasPrefix(s[i:], "direction"):
+			// The word is a command there wherever it stands.
 			fmt.Fprintf(&b, "#%d;", r)
 		default:
 			b.WriteRune(r)

@@ -139,13 +139,12 @@ func (d *Diagram[S, E]) sharedLabel(s shared[S, E], count int) label {
 	}
 	lines := wrap(event, times(count))
 	for _, k := range kinds {
-		from := strings.Join(k.from, ", ") + ":"
+		from := strings.Join(k.from, ", ")
+		if len(k.rows) > 1 || len(k.rows[0].Hooks) > 0 {
+			from += ":"
+		}
 		if len(k.rows) == 1 {
-			hooks := hooksOf(k.rows[0])
-			if hooks == "" {
-				hooks = "/"
-			}
-			lines = append(lines, wrapped(listWidth, "", "    ", from, hooks)...)
+			lines = append(lines, wrapped(listWidth, "", "    ", from, guardOf(k.rows[0]), hooksOf(k.rows[0]))...)
 			continue
 		}
 		lines = append(lines, wrapped(listWidth, "", "    ", from)...)
@@ -223,7 +222,11 @@ func wrapped(width int, first, rest string, parts ...string) label {
 		case utf8.RuneCountInString(rest+part) <= width:
 			add(part)
 		default:
-			for word := range strings.FieldsSeq(part) {
+			part, slash := strings.CutPrefix(part, "/ ")
+			for i, word := range strings.Fields(part) {
+				if slash && i == 0 {
+					word = "/ " + word
+				}
 				add(word)
 			}
 		}
@@ -255,7 +258,11 @@ func (d *Diagram[S, E]) words() string {
 		if len(r.Hooks) > 0 {
 			fmt.Fprintf(&b, " and calls %s", strings.Join(r.Hooks, ", "))
 		}
-		if n := d.count[placeOf(r)]; n > 0 {
+		switch n := d.count[placeOf(r)]; n {
+		case 0:
+		case 1:
+			b.WriteString(", taken once")
+		default:
 			fmt.Fprintf(&b, ", taken %d times", n)
 		}
 		b.WriteString(". ")

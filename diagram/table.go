@@ -29,7 +29,7 @@ func (d *Diagram[S, E]) Markdown() string {
 	line(rules...)
 	for _, r := range d.table.Rows() {
 		guard := r.Guard
-		if r.Else() {
+		if guard == "" && r.Else() {
 			guard = "else"
 		}
 		cells := []string{fmt.Sprint(r.From), fmt.Sprint(r.Event), guard, fmt.Sprint(r.To), strings.Join(r.Hooks, ", ")}

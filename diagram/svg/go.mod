@@ -2,7 +2,10 @@ module github.com/seed7990db67/supervised/diagram/svg
 
 go 1.26.0
 
-require github.com/goccy/go-graphviz v0.2.10
+require (
+	github.com/goccy/go-graphviz v0.2.10
+	github.com/google/go-cmp v0.7.0
+)
 
 require (
 	github.com/disintegration/imaging v1.6.2 // indirect

@@ -46,8 +46,9 @@ type line struct {
 // engine is held while Graphviz works: it is one instance for the process.
 var engine sync.Mutex
 
-// layout has Graphviz lay out a graph.
-func layout(dot string) (g *graph, err error) {
+// layout has Graphviz lay out a graph. What it says of errors while it draws is not
+// heard: once it has refused a text it says so again of each that is well.
+func layout(dot string) (*graph, error) {
 	engine.Lock()
 	defer engine.Unlock()
 	ctx := context.Background()
@@ -58,19 +59,17 @@ func layout(dot string) (g *graph, err error) {
 	if parsed == nil {
 		return nil, errors.New("no graph")
 	}
-	defer func() { err = errors.Join(err, parsed.Close()) }()
+	defer parsed.Close()
 	gv, err := graphviz.New(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, gv.Close()) }()
+	defer gv.Close()
 	var out bytes.Buffer
-	if err := gv.Render(ctx, parsed, "json", &out); err != nil {
-		return nil, err
-	}
-	g = new(graph)
+	failed := gv.Render(ctx, parsed, "json", &out)
+	g := new(graph)
 	if err := json.Unmarshal(out.Bytes(), g); err != nil {
-		return nil, fmt.Errorf("what Graphviz says: %w", err)
+		return nil, errors.Join(failed, fmt.Errorf("what Graphviz says: %w", err))
 	}
 	return g, nil
 }
