@@ -31,7 +31,8 @@
 // can be drawn, printed, walked by a test and run.
 //
 // [Table.Rows] lists a table line by line in a stable order, and [Table.Next] is
-// the whole semantics as a pure function.
+// the whole semantics as a pure function. Package fsmtest compares a table with a
+// matrix that was written by hand.
 //
 // # The check
 //
