@@ -2,25 +2,20 @@ package supervised
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed7990db67/supervised/fsm"
+	"github.com/seed7990db67/supervised/fsm/fsmtest"
 )
 
 // matrix is the lifecycle written out by hand, apart from the table: for each state and each event, for the
-// values of the guards in the order
-//
-//	first, after the probe, closing, probe unanswered, budget left, withdrawn
-//
-// (1 holds, 0 does not, - either), the next state and the hooks in order, or that the pair is refused. Each
-// state, event and valuation is on one line.
-const matrix = `
+// values of the guards (1 holds, 0 does not, - either), the next state and the hooks in order, or that the pair is
+// refused.
+var matrix = fsmtest.Matrix{
+	Guards: []string{guardFirst, guardAfterProbe, guardClosing, guardProbeUnanswered, guardBudgetLeft, guardWithdrawn},
+	Lines: `
 idle            start          ------ connecting
 idle            connected      ------ refused
 idle            connect-failed ------ refused
@@ -84,111 +79,24 @@ closed          restart        ------ refused
 closed          respawn        ------ refused
 closed          give-up        ------ refused
 closed          close          ------ refused
-`
-
-// outcome is what one state, event and valuation of the guards leads to.
-type outcome struct {
-	To      string
-	Hooks   []string
-	Refused string // the error's text
+`,
 }
 
-// valuations are all values of the guards, with the pattern that the matrix has for each.
-func valuations(yield func(string, facts) bool) {
-	for v := range 1 << 6 {
-		bit := func(i int) bool { return v>>(5-i)&1 == 1 }
-		f := facts{first: bit(0), afterProbe: bit(1), closing: bit(2), probeUnanswered: bit(3), budgetLeft: bit(4), withdrawn: bit(5)}
-		if !yield(fmt.Sprintf("%06b", v), f) {
-			return
-		}
-	}
-}
-
-// expected reads the matrix: "state event valuation" to outcome.
-func expected(t *testing.T) map[string]outcome {
-	t.Helper()
-	want := make(map[string]outcome)
-	for line := range strings.Lines(matrix) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
-		state, event, pattern, to := fields[0], fields[1], fields[2], fields[3]
-		for v := range valuations {
-			if !fits(pattern, v) {
-				continue
-			}
-			o := outcome{To: to, Hooks: fields[4:]}
-			if to == "refused" {
-				o = outcome{Refused: fmt.Sprintf("fsm: state %s does not accept event %s", state, event)}
-			}
-			cell := strings.Join([]string{state, event, v}, " ")
-			if _, twice := want[cell]; twice {
-				t.Fatalf("the matrix has %s twice", cell)
-			}
-			want[cell] = o
-		}
-	}
-	if cells := len(stateNames) * len(eventNames) * 1 << 6; len(want) != cells {
-		t.Fatalf("the matrix has %d cells of %d", len(want), cells)
-	}
-	return want
-}
-
-// fits reports whether a valuation is one of those that a pattern stands for.
-func fits(pattern, valuation string) bool {
-	for i := range pattern {
-		if pattern[i] != '-' && pattern[i] != valuation[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// walked asks a table for each cell, with the guards that the machine has.
-func walked(tb table) map[string]outcome {
-	got := make(map[string]outcome)
-	for s := range stateNames {
-		for e := range eventNames {
-			walkPair(tb, State(s), Event(e), func(cell string, o outcome) bool { got[cell] = o; return true })
-		}
-	}
-	return got
-}
-
-// walkPair asks a table for each cell of one state and event.
-func walkPair(tb table, s State, e Event, yield func(cell string, o outcome) bool) {
-	for v, f := range valuations {
-		holds := func(guard string) bool {
-			p, known := guards[guard]
-			return known && p(f)
-		}
-		r, err := tb.Next(s, e, holds)
-		o := outcome{To: r.To.String(), Hooks: r.Hooks}
-		if err != nil {
-			o = outcome{Refused: err.Error()}
-		}
-		if !yield(s.String()+" "+e.String()+" "+v, o) {
-			return
-		}
-	}
-}
-
-func diff(want, got map[string]outcome) string {
-	return cmp.Diff(want, got, hooksAsText)
-}
-
-// hooksAsText compares hooks in their order; none is none, nil or not.
-var hooksAsText = cmp.Transformer("hooks", func(h []string) string { return strings.Join(h, " ") })
+// matrixCells is how many cells the matrix has: it leaves out none.
+var matrixCells = len(stateNames) * len(eventNames) * 1 << len(matrix.Guards)
 
 func TestLifecycleAgainstMatrix(t *testing.T) {
-	want := expected(t)
 	if err := Lifecycle().Check(lifecycleSpec); err != nil {
 		t.Fatal(err)
 	}
-	if d := diff(want, walked(Lifecycle())); d != "" {
-		t.Errorf("the table is not the matrix (-matrix +table):\n%s", d)
+	report := fsmtest.Compare(Lifecycle(), matrix)
+	if err := report.Err(); err != nil {
+		t.Error(err)
 	}
+	if report.Cells != matrixCells {
+		t.Errorf("want %d cells, got %d", matrixCells, report.Cells)
+	}
+	t.Log(report)
 }
 
 // TestMachineAgainstMatrix takes each cell on the machine itself, brought to the state by a walk of its own.
@@ -206,57 +114,50 @@ func TestMachineAgainstMatrix(t *testing.T) {
 		StateExhausted:      {{EventStart, facts{}}, {EventConnectFailed, facts{}}},
 		StateClosed:         {{EventClose, facts{}}},
 	}
-	got := make(map[string]outcome)
-	for state, walk := range walks {
-		for e := range eventNames {
-			for v, f := range valuations {
-				m, err := fsm.NewMachine(Lifecycle(), lifecycleSpec, guards)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, s := range walk {
-					if _, err := m.Fire(s.event, s.facts); err != nil {
-						t.Fatal(err)
-					}
-				}
-				r, err := m.Fire(Event(e), f)
-				o := outcome{To: m.State().String(), Hooks: r.Hooks}
-				var refused *fsm.RefusedError[State, Event]
-				if errors.As(err, &refused) {
-					if d := cmp.Diff(fsm.RefusedError[State, Event]{State: state, Event: Event(e)}, *refused); d != "" {
-						t.Errorf("refusal (-want +got):\n%s", d)
-					}
-					if m.State() != state {
-						t.Errorf("%v refused %v and went to %v", state, Event(e), m.State())
-					}
-					o = outcome{Refused: err.Error()}
-				} else if err != nil {
-					t.Fatal(err)
-				}
-				got[fmt.Sprintf("%v %v %s", state, Event(e), v)] = o
+	fire := func(state State, e Event, holds func(guard string) bool) (row, error) {
+		m, err := fsm.NewMachine(Lifecycle(), lifecycleSpec, guards)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range walks[state] {
+			if _, err := m.Fire(s.event, s.facts); err != nil {
+				t.Fatal(err)
 			}
 		}
+		r, err := m.Fire(e, facts{
+			first:           holds(guardFirst),
+			afterProbe:      holds(guardAfterProbe),
+			closing:         holds(guardClosing),
+			probeUnanswered: holds(guardProbeUnanswered),
+			budgetLeft:      holds(guardBudgetLeft),
+			withdrawn:       holds(guardWithdrawn),
+		})
+		switch refused := new(fsm.RefusedError[State, Event]); {
+		case err == nil && (r.From != state || r.Event != e || r.To != m.State()):
+			t.Errorf("%v took %v by the row %v, %v and went to %v", state, e, r.From, r.Event, m.State())
+		case errors.As(err, &refused) && m.State() != state:
+			t.Errorf("%v refused %v and went to %v", state, e, m.State())
+		}
+		return r, err
 	}
-	if d := diff(expected(t), got); d != "" {
-		t.Errorf("the machine is not the matrix (-matrix +machine):\n%s", d)
+	report := fsmtest.CompareFunc(Lifecycle().States(), Lifecycle().Events(), matrix, fire)
+	if err := report.Err(); err != nil {
+		t.Error(err)
+	}
+	if report.Cells != matrixCells {
+		t.Errorf("want %d cells, got %d", matrixCells, report.Cells)
 	}
 }
 
 // TestEachMutationOfTheLifecycleIsSeen changes each row of the table in each way that a slip of the hand could,
 // and sees the comparison with the matrix fail.
 func TestEachMutationOfTheLifecycleIsSeen(t *testing.T) {
-	want := expected(t)
 	mutations := 0
 	mutate := func(r row, what string, change func(tb table)) {
 		tb := Lifecycle()
 		change(tb)
 		mutations++
-		seen := false
-		walkPair(tb, r.From, r.Event, func(cell string, o outcome) bool {
-			seen = !cmp.Equal(want[cell], o, hooksAsText)
-			return !seen
-		})
-		if !seen {
+		if len(fsmtest.Compare(tb, matrix).Differences) == 0 {
 			t.Errorf("%v, %v, [%s]: %s: nothing failed", r.From, r.Event, r.Guard, what)
 		}
 	}
@@ -314,7 +215,7 @@ func TestGuardsAskOneQuestionEach(t *testing.T) {
 func TestLifecycleIsACopy(t *testing.T) {
 	Lifecycle()[StateServing][EventPeerDied][0].To = StateIdle
 	Lifecycle()[StateIdle][EventClose][0].Hooks[0] = "x"
-	if d := diff(expected(t), walked(Lifecycle())); d != "" {
-		t.Errorf("a caller's change reached the lifecycle:\n%s", d)
+	if err := fsmtest.Compare(Lifecycle(), matrix).Err(); err != nil {
+		t.Errorf("a caller's change reached the lifecycle:\n%v", err)
 	}
 }
