@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/seed7990db67/supervised"
 	"github.com/seed7990db67/supervised/budget"
+	"github.com/seed7990db67/supervised/live"
 	"github.com/seed7990db67/supervised/stdio"
 )
 
@@ -294,6 +298,24 @@ func ExampleWithBudget() {
 	fmt.Println(first.State(), second.State())
 	// Output:
 	// idle idle
+}
+
+func Example_livePage() {
+	transport := must(supervised.New(myServer.Mint))
+	defer transport.Close()
+
+	page := live.New()
+	page.Add("my-server", transport) // before Connect, to see that as well; any number of others
+	mux := http.NewServeMux()
+	mux.Handle("/supervised/", page)
+	site := &http.Server{Addr: "localhost:8080", Handler: mux} // to be served with ListenAndServe
+	site.RegisterOnShutdown(page.Close)                        // Shutdown would wait for those who watch
+
+	answer := httptest.NewRecorder()
+	site.Handler.ServeHTTP(answer, httptest.NewRequest("GET", "/supervised/", nil))
+	fmt.Println(answer.Code, strings.Contains(answer.Body.String(), "my-server"))
+	// Output:
+	// 200 true
 }
 
 func ExampleWithLogger() {
