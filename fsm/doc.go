@@ -39,8 +39,8 @@
 // [Table.Check] reports everything that is wrong with a table, all of it at
 // once: a choice with no else, a state that nothing leads to or that no end can
 // be reached from, a way out of an end, an event that has to be accepted
-// everywhere and is not. [NewMachine] runs it first; a machine never runs a
-// table with a hole in it.
+// everywhere and is not. [Compile] runs it first; a machine never runs a table
+// with a hole in it. Many machines may run one [Program].
 //
 // # The machine
 //
