@@ -23,6 +23,8 @@ type Options struct {
 // goroutines. The zero value is of no use; [New] makes one.
 type Diagram[S, E comparable] struct {
 	table   fsm.Table[S, E]
+	rows    []fsm.Row[S, E] // of the table, and its states
+	states  []S
 	spec    fsm.Spec[S, E]
 	options Options
 	ids     identities[S, E]
@@ -79,7 +81,8 @@ func New[S, E comparable](table fsm.Table[S, E], spec fsm.Spec[S, E], options Op
 	if d.options.Title == "" {
 		d.options.Title = "Lifecycle"
 	}
-	states := d.table.States()
+	d.rows, d.states = d.table.Rows(), d.table.States()
+	states := d.states
 	for kind, names := range map[string][]string{"state": printed(states), "event": printed(d.table.Events())} {
 		for i, name := range names {
 			if name == "" || slices.Contains(names[:i], name) {
@@ -109,7 +112,7 @@ func New[S, E comparable](table fsm.Table[S, E], spec fsm.Spec[S, E], options Op
 // At returns the diagram with a state marked as the current one, in addition to
 // any that are. The error is about a state that the table does not have.
 func (d *Diagram[S, E]) At(state S) (*Diagram[S, E], error) {
-	if !slices.Contains(d.table.States(), state) {
+	if !slices.Contains(d.states, state) {
 		return nil, fmt.Errorf("diagram: %v: the table has no such state", state)
 	}
 	marked := *d
@@ -139,7 +142,7 @@ func (d *Diagram[S, E]) Taken(path ...Step[S, E]) (*Diagram[S, E], error) {
 
 // row returns the row that a step has taken.
 func (d *Diagram[S, E]) row(step Step[S, E]) (fsm.Row[S, E], error) {
-	for _, row := range d.table.Rows() {
+	for _, row := range d.rows {
 		if row.From == step.From && row.Event == step.Event && row.Guard == step.Guard {
 			return row, nil
 		}
@@ -155,7 +158,7 @@ func (d *Diagram[S, E]) share() {
 		}
 		s := shared[S, E]{event: event}
 		together := true
-		for _, row := range d.table.Rows() {
+		for _, row := range d.rows {
 			if row.Event != event || d.end(row.From) {
 				continue
 			}
@@ -197,7 +200,7 @@ func (d *Diagram[S, E]) end(state S) bool { return slices.Contains(d.spec.Ends, 
 
 // started reports whether the start is a state of the table. It is not where the
 // spec was left out.
-func (d *Diagram[S, E]) started() bool { return slices.Contains(d.table.States(), d.spec.Start) }
+func (d *Diagram[S, E]) started() bool { return slices.Contains(d.states, d.spec.Start) }
 
 func clone[S, E comparable](t fsm.Table[S, E]) fsm.Table[S, E] {
 	c := make(fsm.Table[S, E], len(t))

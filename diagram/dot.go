@@ -21,7 +21,7 @@ func (d *Diagram[S, E]) DOT() string {
 	if d.started() {
 		line("\tstart [id=\"start\" class=\"start\" shape=circle style=filled fillcolor=black width=0.2 fixedsize=true label=\"\"]")
 	}
-	for _, s := range d.table.States() {
+	for _, s := range d.states {
 		if !d.inside(s) {
 			line("\t%s", d.dotState(s))
 		}
@@ -29,7 +29,7 @@ func (d *Diagram[S, E]) DOT() string {
 	if len(d.shared) > 0 {
 		line("\tsubgraph cluster_region {")
 		line("\t\tgraph [id=\"region\" class=\"region\" style=\"dashed,rounded\" label=\"\"]")
-		for _, s := range d.table.States() {
+		for _, s := range d.states {
 			if d.inside(s) {
 				line("\t\t%s", d.dotState(s))
 			}

@@ -14,13 +14,13 @@ func (d *Diagram[S, E]) Mermaid() string {
 	edges, diamonds := d.edges()
 	names := make(map[string]string) // id to the name in this text
 	declare := func(indent string, inside bool) {
-		for _, s := range d.table.States() {
+		for _, s := range d.states {
 			if d.inside(s) == inside {
 				line("%sstate \"%s\" as %s", indent, mermaid(fmt.Sprint(s)), names[d.ids.state[s]])
 			}
 		}
 	}
-	for i, s := range d.table.States() {
+	for i, s := range d.states {
 		names[d.ids.state[s]] = fmt.Sprintf("s%d", i)
 	}
 	for i, c := range diamonds {
@@ -80,7 +80,7 @@ func (d *Diagram[S, E]) Mermaid() string {
 		line("    %s --> [*]", names[d.ids.state[end]])
 	}
 	var current, visited []string
-	for _, s := range d.table.States() {
+	for _, s := range d.states {
 		switch name := names[d.ids.state[s]]; {
 		case d.current[s]:
 			current = append(current, name)

@@ -35,7 +35,7 @@ type diamond struct {
 // edges returns every edge and every diamond, in the order of the table. The
 // edges of the region come last.
 func (d *Diagram[S, E]) edges() (edges []edge, diamonds []diamond) {
-	for _, r := range d.table.Rows() {
+	for _, r := range d.rows {
 		if d.sharing(r.From, r.Event) != nil {
 			continue
 		}
@@ -120,7 +120,7 @@ func (d *Diagram[S, E]) sharedLabel(s shared[S, E], count int) label {
 	var kinds []kind
 	for _, from := range s.from {
 		var rows []fsm.Row[S, E]
-		for _, r := range d.table.Rows() {
+		for _, r := range d.rows {
 			if r.From == from && r.Event == s.event {
 				rows = append(rows, r)
 			}
@@ -246,7 +246,7 @@ func (d *Diagram[S, E]) words() string {
 	if len(d.spec.Ends) > 0 {
 		fmt.Fprintf(&b, "It ends in %s. ", strings.Join(printed(d.spec.Ends), " or "))
 	}
-	for _, r := range d.table.Rows() {
+	for _, r := range d.rows {
 		fmt.Fprintf(&b, "From %v, %v", r.From, r.Event)
 		switch {
 		case r.Guard != "":
@@ -267,7 +267,7 @@ func (d *Diagram[S, E]) words() string {
 		}
 		b.WriteString(". ")
 	}
-	for _, s := range d.table.States() {
+	for _, s := range d.states {
 		if d.current[s] {
 			fmt.Fprintf(&b, "Now it is in %v. ", s)
 		}

@@ -17,7 +17,7 @@ func (d *Diagram[S, E]) Sequence() string {
 	line("---")
 	line("sequenceDiagram")
 	line("    autonumber")
-	for i, s := range d.table.States() {
+	for i, s := range d.states {
 		if d.visited(s) {
 			names[s] = fmt.Sprintf("s%d", i)
 			line("    participant %s as %s", names[s], mermaid(fmt.Sprint(s)))

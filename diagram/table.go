@@ -27,7 +27,7 @@ func (d *Diagram[S, E]) Markdown() string {
 	}
 	line(heads...)
 	line(rules...)
-	for _, r := range d.table.Rows() {
+	for _, r := range d.rows {
 		guard := r.Guard
 		if guard == "" && r.Else() {
 			guard = "else"
@@ -72,7 +72,7 @@ func markdown(s string) string {
 //
 // State and event stand only where they are not those of the line above.
 func (d *Diagram[S, E]) Text() string {
-	rows := d.table.Rows()
+	rows := d.rows
 	lines := make([][]string, len(rows))
 	for i, r := range rows {
 		lines[i] = []string{fmt.Sprint(r.From), fmt.Sprint(r.Event), guardOf(r), "-> " + fmt.Sprint(r.To), hooksOf(r)}
