@@ -318,6 +318,23 @@ func Example_livePage() {
 	// 200 true
 }
 
+func ExampleWithBudget_all() {
+	// A limit for the program, one for each server, and a delay that grows.
+	host := must(budget.NewSliding(100, time.Hour, 0))
+	patient := func() budget.Budget {
+		return must(budget.NewAll(
+			host,
+			must(budget.NewSliding(12, time.Hour, 0)),
+			must(budget.NewBackoff(2*time.Second, 5*time.Minute)),
+		))
+	}
+	first := must(supervised.New(myServer.Mint, supervised.WithBudget(patient())))
+	second := must(supervised.New(myServer.Mint, supervised.WithBudget(patient())))
+	fmt.Println(first.State(), second.State())
+	// Output:
+	// idle idle
+}
+
 func ExampleWithLogger() {
 	logger := logrus.New()
 	logger.SetOutput(os.Stdout)
