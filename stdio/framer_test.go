@@ -2,13 +2,20 @@ package stdio
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/benbjohnson/clock"
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/seed7990db67/supervised/internal/ambient"
+	"github.com/seed7990db67/supervised/internal/wire"
 )
 
 // frame feeds pieces to a framer and returns the lines that come out.
@@ -18,6 +25,9 @@ func frame(limit int, pieces ...[]byte) ([]string, error) {
 	take := func() error {
 		for {
 			line, err := f.next()
+			if cap(f.held) > limit {
+				panic(fmt.Sprintf("%d bytes are held", cap(f.held)))
+			}
 			if line == nil || err != nil {
 				return err
 			}
@@ -176,9 +186,85 @@ func FuzzP2_framer(f *testing.F) {
 		if next != messages {
 			t.Fatalf("%d of %d messages came through: %q", next, messages, lines)
 		}
-		whole, _ := frame(limit, bytes.Clone(stream))
-		if diff := cmp.Diff(whole, lines); diff != "" {
-			t.Fatalf("cuts made a difference (-whole +cut):\n%s", diff)
+		if diff := cmp.Diff(naively(stream), lines); diff != "" {
+			t.Fatalf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// naively is a stream that is all there cut into lines.
+func naively(stream []byte) (lines []string) {
+	for line := range bytes.SplitSeq(stream, newline) {
+		if text := strings.Trim(strings.TrimPrefix(string(line), string(byteOrderMark)), " \t\r"); text != "" {
+			lines = append(lines, text)
+		}
+	}
+	return lines
+}
+
+// FuzzP2_read puts numbered messages between any noise, as FuzzP2_framer does, and reads them from a pipe: what is
+// skipped is reported, and every message comes through.
+func FuzzP2_read(f *testing.F) {
+	f.Add([]byte("noise"), uint16(1))
+	f.Add([]byte(`[{"jsonrpc":"2.0","method":"a"},{},{"jsonrpc":"2.0","id":1,"result":{}}]`), uint16(7))
+	f.Add([]byte("[[]]\r\n[\n[]\nnull\n{\"jsonrpc\":\"2.0\",\"id\":[]}"), uint16(3))
+	f.Add([]byte("\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"method\":\"b\"}\n\x00\xff"), uint16(200))
+	f.Fuzz(func(t *testing.T, noise []byte, size uint16) {
+		const messages, limit = 3, 1 << 10
+		if len(noise) > limit {
+			return // FuzzP2_framer has lines over the limit
+		}
+		var stream []byte
+		for i := range messages {
+			stream = fmt.Appendf(append(stream, noise...), "\n{\"jsonrpc\":\"2.0\",\"method\":\"between\",\"params\":%d}\n", i)
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrote := make(chan struct{})
+		go func() {
+			defer close(wrote)
+			defer w.Close()
+			for piece := range slices.Chunk(stream, 1+int(size)) {
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
+			}
+		}()
+		c := &connection{stdout: newReader(r, limit), clock: clock.New(), log: ambient.Discard(), exited: make(chan struct{})}
+		c.exit = &ExitError{}
+		close(c.exited)
+		stray, next, read := 0, 0, 0
+		c.OnReport(func(error) { stray++ })
+		for {
+			m, err := c.Read(t.Context())
+			if err != nil {
+				if err != c.exit {
+					t.Errorf("the end is %v", err)
+				}
+				break
+			}
+			read++
+			if n, ok := m.(*jsonrpc.Request); ok && n.Method == "between" && string(n.Params) == fmt.Sprint(next) {
+				next++
+			}
+		}
+		<-wrote
+		if next != messages {
+			t.Errorf("%d of %d messages came through %q", next, messages, noise)
+		}
+		// A line is a message, a stray, or an array of those; one whose elements cannot be told apart is a stray.
+		want := 0
+		for _, line := range naively(stream) {
+			elements := []json.RawMessage{json.RawMessage(line)}
+			if wire.IsArray([]byte(line)) && json.Valid([]byte(line)) {
+				json.Unmarshal([]byte(line), &elements)
+			}
+			want += max(1, len(elements))
+		}
+		if read+stray != want {
+			t.Errorf("%d messages and %d reports, want %d in all", read, stray, want)
 		}
 	})
 }

@@ -352,3 +352,33 @@ func FuzzAny(f *testing.F) {
 		}
 	})
 }
+
+// FuzzID holds ID against the SDK, which finds the id in a message, and what AppendID writes against both.
+func FuzzID(f *testing.F) {
+	for _, seed := range []string{
+		`1`, ` -0 `, `1.9`, `1e3`, `-9223372036854775808`, `9007199254740993`, `1e19`, `1e400`, `01`, `-`, `""`, ` "a" `,
+		`"\ud83d\ude00\ud83d"`, "\"\xff\"", `"\u0000"`, `null`, `true`, `{}`, `[1]`, ``, `1,"id":2`, `1 2`, `"a`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var want jsonrpc.ID
+		if json.Valid(raw) && depth(raw) < 1000 { // else it might be more than an id there
+			m, err := jsonrpc.DecodeMessage(slices.Concat([]byte(`{"jsonrpc":"2.0","method":"m","id":`), raw, []byte(`}`)))
+			if err == nil {
+				want = m.(*jsonrpc.Request).ID
+			}
+		}
+		got, ok := wire.ID(raw)
+		if ok != want.IsValid() || got != want {
+			t.Fatalf("ID(%q) = %v, %t; the SDK has %v", raw, got.Raw(), ok, want.Raw())
+		}
+		if !ok {
+			return
+		}
+		written := wire.AppendID(nil, got)
+		if again, ok := wire.ID(written); !ok || again != got {
+			t.Errorf("%v went out as %s and came back as %v, %t", got.Raw(), written, again.Raw(), ok)
+		}
+	})
+}
