@@ -30,7 +30,7 @@ func (l *lifecycle) emit(hooks []string, o occasion) (done <-chan struct{}) {
 		case hookReconnect:
 			done = l.hooks.emit(nil, func() { l.hooks.runReconnect(o.peer.settled) })
 		case hookError:
-			done = l.hooks.emit(nil, func() { l.hooks.runError(o.cause) })
+			done = l.hooks.emitLoose(func() { l.hooks.runError(o.cause) })
 		case hookExhausted:
 			failure := l.failure
 			done = l.hooks.emit(nil, func() { l.hooks.runError(failure) })

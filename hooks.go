@@ -40,7 +40,7 @@ type hooks struct {
 	onError      registry[func(error)]
 	onTransition registry[func(Transition)]
 
-	reports atomic.Int64 // of connections, that wait for their turn
+	loose atomic.Int64 // turns that wait and may be without end: those of emitLoose
 
 	mu      sync.Mutex
 	queue   []*turn
@@ -107,20 +107,27 @@ func (h *hooks) emitError(err error) {
 	h.emit(nil, func() { h.runError(err) })
 }
 
-// reportLimit is how many reports of connections wait for their turn: a server may cause as many as it likes, and a
-// hook may take as long as it likes.
-const reportLimit = 1000
+// looseLimit is how many turns that emitLoose has queued wait: a server may cause as many as it likes, and a hook may
+// take as long as it likes.
+const looseLimit = 1000
 
-// emitReport queues a call of the OnError hooks with what a connection reports, or drops it above the limit.
-func (h *hooks) emitReport(err error) {
-	if h.reports.Add(1) > reportLimit {
-		h.reports.Add(-1)
-		return
+// emitLoose queues run as emit does, or drops it above the limit. It is for what may be told again and again while a
+// hook holds up the queue: what connections report, the attempts that fail, handlers that panic. All else is followed
+// by an OnClose that a mint waits for, or comes once.
+func (h *hooks) emitLoose(run func()) (done <-chan struct{}) {
+	if h.loose.Add(1) > looseLimit {
+		h.loose.Add(-1)
+		return nil
 	}
-	h.emit(nil, func() {
-		defer h.reports.Add(-1)
-		h.runError(err)
+	return h.emit(nil, func() {
+		defer h.loose.Add(-1)
+		run()
 	})
+}
+
+// emitReport queues a call of the OnError hooks, or drops it above the limit.
+func (h *hooks) emitReport(err error) {
+	h.emitLoose(func() { h.runError(err) })
 }
 
 func (h *hooks) runError(err error) {

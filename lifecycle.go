@@ -120,7 +120,11 @@ func (l *lifecycle) fire(e Event, f facts, p *peer, cause error) (row, bool) {
 	if p != nil {
 		t.Generation = p.generation
 	}
-	l.hooks.emit(nil, func() { l.hooks.runTransition(t) })
+	emit := func(run func()) { l.hooks.emit(nil, run) }
+	if e == EventStart || e == EventRespawn || e == EventConnectFailed && r.To != StateExhausted {
+		emit = func(run func()) { l.hooks.emitLoose(run) } // attempts, of which there may be any number
+	}
+	emit(func() { l.hooks.runTransition(t) })
 	return r, true
 }
 

@@ -6,11 +6,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/seed7990db67/supervised"
+	"github.com/seed7990db67/supervised/budget"
 	"github.com/seed7990db67/supervised/internal/peertest"
 )
 
@@ -100,6 +102,64 @@ func TestW7_PingAsTheGapEnds(t *testing.T) {
 			r.Transport.Close()
 			writers.Wait()
 			want(r, "answers", int(owed.Load()), len(r.read()))
+		})
+	}
+}
+
+// A server that cannot be started, with a budget that grants all it is asked for, told of each attempt in a queue that
+// had no end while a hook blocked: nothing waits for OnError (B6), so nothing bounded it.
+func TestH5_AttemptsBehindAHookThatBlocks(t *testing.T) {
+	for _, blocks := range []string{"OnError", "OnTransition", "OnReconnect"} {
+		t.Run(blocks, func(t *testing.T) {
+			const attempts = 20_000
+			grants := budgetFunc(func(budget.Death) (budget.Grant, bool) { return budget.Grant{}, true })
+			inBubble(t, func(r *rig) {
+				hold, told := make(chan struct{}), 0
+				block := sync.OnceFunc(func() { <-hold })
+				r.OnError(func(error) {
+					told++
+					if blocks == "OnError" {
+						block()
+					}
+				})
+				r.OnTransition(func(s supervised.Transition) {
+					told++
+					if blocks == "OnTransition" && s.Event == supervised.EventConnectFailed {
+						block()
+					}
+				})
+				r.OnReconnect(func(context.Context) error {
+					if blocks == "OnReconnect" {
+						block()
+					}
+					return nil
+				})
+				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error {
+					if p.Number > 1 && p.Number < attempts {
+						return errCrash
+					}
+					return nil
+				}
+				r.connect()
+				r.Last().Die(errCrash) // the replacement serves
+				synctest.Wait()
+				r.Restart(errCrash)
+				pass(time.Minute)
+				if blocks != "OnReconnect" { // else the mint waits for the OnClose behind it, which bounds it as well
+					r.wantState(supervised.StateServing)
+					want(r, "minted", attempts+1, r.Minted())
+				}
+				close(hold)
+				pass(time.Minute)
+				r.wantState(supervised.StateServing)
+				want(r, "minted", attempts+1, r.Minted())
+				if blocks != "OnReconnect" && (told < 500 || told > 1500) {
+					r.Errorf("%d turns were told of %d attempts", told, attempts)
+				}
+				r.hooks()
+				r.Transport.Close()
+				want(r, "what comes once is told", lines("drain", "close"), r.hooks())
+			}, supervised.WithBudget(grants))
 		})
 	}
 }

@@ -169,7 +169,7 @@ func (s *Stream) run() {
 			return
 		}
 		if err := protect("stream handler", func() { s.handler(m) }); err != nil {
-			s.t.life.hooks.emitError(err)
+			s.t.life.hooks.emitReport(err)
 		}
 	}
 }

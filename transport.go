@@ -140,14 +140,15 @@ func (t *Transport) OnReconnect(f func(ctx context.Context) error) (remove func(
 // OnError registers f to be called with what went wrong and is nobody's answer: a replacement that failed, what
 // a connection reported of itself, a hook that failed or panicked, a peer that had to be abandoned, and at the
 // end the *ExhaustedError. Nothing waits for it but the hooks behind it, and so a replacement for the OnClose hooks
-// among them. What connections report while a thousand reports wait for their turn is dropped. See OnClose for what is true of all hooks.
+// among them. What connections report, attempts that fail and handlers that panic are told up to a thousand turns behind
+// what runs; what is beyond that is dropped. See OnClose for what is true of all hooks.
 func (t *Transport) OnError(f func(error)) (remove func()) {
 	return add(&t.life.hooks.onError, f)
 }
 
 // OnTransition registers f to be called with each transition, before the hooks that it emits (but OnDrain, where
-// that ran before the event). See OnClose for
-// what is true of all hooks.
+// that ran before the event). Of the attempts of a server that cannot be started, those are dropped that would wait
+// behind a thousand such turns. See OnClose for what is true of all hooks.
 func (t *Transport) OnTransition(f func(Transition)) (remove func()) {
 	return add(&t.life.hooks.onTransition, f)
 }
