@@ -47,7 +47,8 @@ type connection struct {
 
 	batch [][]byte // what is left of a line that held an array; belongs to Read
 
-	exited chan struct{} // closed by watch
+	dead   chan struct{} // closed by watch: the process has ended, and its stderr is being read out
+	exited chan struct{} // closed by watch, after dead
 	exit   *ExitError    // set before exited is closed
 	gone   chan struct{} // closed by watch, after exited, when the group is gone too
 
@@ -64,6 +65,7 @@ func newConnection(cmd Command, proc *process, ends [3]*os.File) *connection {
 		grace:  cmd.StopGrace,
 		clock:  cmd.Clock,
 		log:    cmd.Logger,
+		dead:   make(chan struct{}),
 		exited: make(chan struct{}),
 		gone:   make(chan struct{}),
 	}
@@ -184,11 +186,24 @@ func (c *connection) ending(ctx context.Context) error {
 	}
 	timer := c.clock.Timer(drainWait)
 	defer timer.Stop()
+	exited := c.exited
 	select {
 	case <-c.exited:
 	case <-timer.C:
+		select {
+		case <-c.dead: // something else holds its stderr open; watch waits for that no longer than this did
+		default:
+			exited = nil
+		}
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	if exited != nil {
+		select {
+		case <-exited:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	if c.closing.Load() {
 		return io.EOF
@@ -275,6 +290,7 @@ func (c *connection) letGo() {
 // watch sees the process to its end. It runs on a goroutine of its own from start to end.
 func (c *connection) watch() {
 	c.proc.await()
+	close(c.dead)
 	_ = c.proc.kill() // what is left of the group, while its id is still taken
 	c.stdin.end(errBrokenPipe)
 	c.clock.AfterFunc(drainWait, c.stdout.cut)

@@ -3,8 +3,10 @@
 package stdio_test
 
 import (
+	"context"
 	"errors"
 	"io"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -79,6 +81,43 @@ func TestP3_grandchildThatHoldsStdoutHidesNoDeath(t *testing.T) {
 	var exit *stdio.ExitError
 	if !errors.As(err, &exit) || exit.Code != 4 {
 		t.Errorf("want exit status 4, got %v", err)
+	}
+}
+
+// A daemon that the server left behind had its stderr. The exit waits for the last words on it, and the end of stdout
+// did not wait as long: Read said that the server had closed its stdout.
+func TestP3_daemonThatHoldsStderrHidesNoExit(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip(err)
+	}
+	for range 3 {
+		now := newHandClock()
+		cmd := shell(`setsid sh -c 'echo $$ >&2; exec sleep 1000 >&- <&-' & read -r line; exit 4`)
+		cmd.Clock = now
+		s := spawn(t, cmd)
+		daemon := s.pid()
+		s.write(1, `{}`)
+		read := make(chan error, 1)
+		go func() {
+			_, err := s.Read(context.Background())
+			read <- err
+		}()
+		now.wantArmed(t, 250*time.Millisecond) // for the end of stdout and for that of stderr, in either order
+		now.wantArmed(t, 250*time.Millisecond)
+		now.Add(250 * time.Millisecond)
+		err := now.runUntil(t, read)
+		if exit, ok := errors.AsType[*stdio.ExitError](err); !ok || exit.Code != 4 {
+			t.Errorf("want exit status 4, got %v", err)
+		}
+		if state := stateOf(daemon); state == 0 || state == 'Z' {
+			t.Error("the daemon is gone, which proves nothing")
+		}
+		syscall.Kill(daemon, syscall.SIGKILL)
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		if err := now.runUntil(t, closed); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
