@@ -12,6 +12,7 @@ import (
 	"github.com/seed7990db67/supervised/budget"
 	"github.com/seed7990db67/supervised/fsm"
 	"github.com/seed7990db67/supervised/internal/ambient"
+	"github.com/seed7990db67/supervised/internal/records"
 )
 
 // A lifecycle makes the transitions of one transport, one at a time: each step that post queues runs to its
@@ -367,6 +368,17 @@ func (l *lifecycle) close(r row, o occasion, lost error) {
 		if p != nil {
 			<-p.gone
 		}
+		l.awaitRecords()
 		l.board.close()
 	}()
+}
+
+// awaitRecords waits a moment for what was logged to reach the logger: who waits for the end may end the program.
+func (l *lifecycle) awaitRecords() {
+	limit := l.clock.Timer(lingerTimeout)
+	defer limit.Stop()
+	select {
+	case <-records.Idle(l.logger):
+	case <-limit.C:
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed7990db67/supervised/budget"
 	"github.com/seed7990db67/supervised/internal/ambient"
+	"github.com/seed7990db67/supervised/internal/records"
 	"github.com/seed7990db67/supervised/retry"
 )
 
@@ -82,6 +83,8 @@ func newOptions(opts []Option) (options, error) {
 	}
 	if o.logger == nil {
 		o.logger = ambient.Discard()
+	} else {
+		o.logger = records.Behind(o.logger)
 	}
 	return o, nil
 }
@@ -136,6 +139,10 @@ func WithClock(c clock.Clock) Option {
 
 // WithLogger sets where the log records go; without it they are discarded. Messages are constant, what varies
 // is in the fields. A transport of package stdio logs there too, unless it has a logger of its own.
+//
+// The logger is called from one goroutine at a time, and nothing waits for it: one that blocks, or that is behind by
+// more than two thousand records, misses what comes then, and is told how many those were. Close waits a quarter of a
+// second at most for the last records to be taken.
 func WithLogger(l logrus.FieldLogger) Option {
 	return func(o *options) error {
 		o.logger = l

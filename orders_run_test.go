@@ -713,6 +713,7 @@ func (x *expedition) refuses() {
 			return
 		}
 		pair := fmt.Sprintf("%v %v", at.state, e)
+		synctest.Wait()
 		x.mu.Lock()
 		if !slices.Equal(x.refusals, []string{pair}) {
 			x.fault("the refusal of %v was logged as %q", pair, x.refusals)

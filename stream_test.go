@@ -52,6 +52,7 @@ func (r *rig) discovers(params json.RawMessage, answer string) {
 
 // recorded is the records of a level: the message and the id.
 func recorded(records *logtest.Hook, level logrus.Level) (got []string) {
+	synctest.Wait() // they come from a goroutine of their own
 	for _, e := range records.AllEntries() {
 		if e.Level == level {
 			got = append(got, strings.TrimSuffix(fmt.Sprintf("%s %v", e.Message, e.Data["id"]), " <nil>"))

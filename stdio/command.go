@@ -17,6 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/seed7990db67/supervised/internal/ambient"
+	"github.com/seed7990db67/supervised/internal/records"
 )
 
 // What the zero values of a [Command] stand for.
@@ -51,7 +52,9 @@ type Command struct {
 	Stderr io.Writer
 
 	// Logger receives each line of stderr at level info, and a warning for what is reported. Nil: the
-	// supervisor's, or none. No argument, environment value or message is ever in a record.
+	// supervisor's, or none. No argument, environment value or message is ever in a record. One that blocks holds
+	// up nothing: it is called from a goroutine of its own, and misses what more than a thousand records behind it
+	// would have to wait.
 	Logger logrus.FieldLogger
 
 	// MaxLine is how long a line of the server may be, in bytes before its newline. A longer one ends the
@@ -81,6 +84,9 @@ func (c Command) Mint(ctx context.Context) (mcp.Transport, error) {
 	}
 	c.Args = slices.Clone(c.Args)
 	c.Env = environ(os.Environ(), c.InheritEnv, c.Env)
+	if c.Logger != nil {
+		c.Logger = records.Behind(c.Logger)
+	}
 	c.Logger = ambient.Logger(ctx, c.Logger)
 	c.Clock = ambient.Clock(ctx, c.Clock)
 	if c.MaxLine == 0 {

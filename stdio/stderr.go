@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/seed7990db67/supervised/internal/records"
 )
 
 const (
@@ -52,6 +54,7 @@ func (s *stderr) drain() {
 	}
 	if l, ok := s.to.(*lineLog); ok {
 		l.flush()
+		<-records.Idle(s.log) // the last words precede the exit
 	}
 }
 
