@@ -30,13 +30,7 @@ func (r *run) caller(number uint64) {
 	chance := rand.New(rand.NewPCG(r.Seed, 100+number))
 	for !r.over() {
 		if r.Pace > 0 {
-			pause := time.Duration(float64(r.Pace) * float64(r.Callers) * chance.Float64() * 2)
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-r.Stop:
-			}
-			timer.Stop()
+			time.Sleep(time.Duration(float64(r.Pace) * float64(r.Callers) * chance.Float64() * 2))
 		}
 		if r.call(chance) == endRefused {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)

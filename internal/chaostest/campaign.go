@@ -40,7 +40,7 @@ func (c Campaign) Run() (Figures, error) {
 			Calls:  (c.Calls - sum.Calls + c.Rounds - i - 1) / (c.Rounds - i),
 		}
 		began := time.Now()
-		f, err := round.Run(nil)
+		f, err := round.Run()
 		sum.add(f)
 		if c.Log != nil {
 			fmt.Fprintf(c.Log, "round %d: %d deaths, %d attempts that failed, %d calls, %v\n", i, f.Deaths, f.Attempts, f.Calls, time.Since(began).Round(time.Millisecond))

@@ -170,7 +170,7 @@ func (b *books) ledgerLine(words []string) {
 	case "o":
 		b.bad("life %s began while another server lived", words[1])
 	case "e":
-		b.bad("a server read a line that is no message: %v", words)
+		b.bad("life %s says: %s", words[1], strings.Join(words[2:], " "))
 	}
 }
 

@@ -14,6 +14,17 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
+// A leakCheck knows what there was before.
+type leakCheck struct {
+	goroutines, files int
+	anchors           *anchors
+}
+
+func watchLeaks() *leakCheck {
+	warm()
+	return &leakCheck{runtime.NumGoroutine(), descriptors(), new(anchors)}
+}
+
 // anchors are objects that a transport holds, one of its own and one for each connection. As long as a timer, a
 // goroutine or a forgotten list holds the connection, the collector cannot free its anchor: that is how a timer is
 // seen that nobody stopped.
@@ -47,18 +58,19 @@ func (nowhere) Write(text []byte) (int, error) { return len(text), nil }
 
 func (a *anchors) count() int { return int(a.connections.Load()) }
 
-// settled waits until nothing is left of the transport, its connections, and what they had open.
-func (a *anchors) settled(goroutines, files int) error {
+// settled waits until nothing is left of transports, connections, and what they had open.
+func (l *leakCheck) settled() error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		runtime.GC()
-		t, c, g, f := a.transports.Load(), a.connections.Load(), runtime.NumGoroutine(), descriptors()
-		if t == 0 && c == 0 && g <= goroutines && f <= files {
+		transports, connections := l.anchors.transports.Load(), l.anchors.connections.Load()
+		goroutines, files := runtime.NumGoroutine()-l.goroutines, descriptors()-l.files
+		if transports == 0 && connections == 0 && goroutines <= 0 && files <= 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("left behind: %d transports and %d connections that something holds, %d goroutines more, %d descriptors more\n%s",
-				t, c, g-goroutines, f-files, stacks())
+				transports, connections, goroutines, files, stacks())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

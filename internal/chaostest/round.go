@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,13 +91,16 @@ type run struct {
 }
 
 // Gauges are what can be watched while a round runs.
-type Gauges struct {
-	Calls, Deaths func() int
-	Connections   func() int // that are not collected yet
-}
+type Gauges struct{ Calls, Deaths func() int }
 
 // Run runs the round. The error says all that was wrong.
-func (o Round) Run(watch func(Gauges)) (Figures, error) {
+func (o Round) Run() (Figures, error) {
+	check := watchLeaks()
+	figures, err := o.run(check.anchors, nil)
+	return figures, errors.Join(err, check.settled())
+}
+
+func (o Round) run(anchors *anchors, watch func(Gauges)) (Figures, error) {
 	if o.Callers == 0 {
 		o.Callers = 64
 	}
@@ -112,20 +114,14 @@ func (o Round) Run(watch func(Gauges)) (Figures, error) {
 	if err != nil {
 		return Figures{}, err
 	}
-	warm()
-	anchors := new(anchors)
-	goroutines, files := runtime.NumGoroutine(), descriptors()
-	figures, err := (&run{
+	r := &run{
 		Round: o, self: self, anchors: anchors,
 		token:  fmt.Sprintf("chaos-token-%d-%x", os.Getpid(), rand.Uint64()),
 		chance: rand.New(rand.NewPCG(o.Seed, 0)), faults: make(map[string]int), enough: make(chan struct{}),
-	}).run(watch)
-	return figures, errors.Join(err, anchors.settled(goroutines, files))
+	}
+	return r.run(watch)
 }
 
-// run is apart from Run so that nothing on Run's stack holds the transport when it is looked for what does.
-//
-//go:noinline
 func (r *run) run(watch func(Gauges)) (Figures, error) {
 	var err error
 	if r.book, err = openBook(r.path("book")); err != nil {
@@ -144,9 +140,8 @@ func (r *run) run(watch func(Gauges)) (Figures, error) {
 	}
 	if watch != nil {
 		watch(Gauges{
-			Calls:       func() int { return int(r.written.Load()) },
-			Deaths:      func() int { return int(r.deaths.Load()) },
-			Connections: r.anchors.count,
+			Calls:  func() int { return int(r.written.Load()) },
+			Deaths: func() int { return int(r.deaths.Load()) },
 		})
 	}
 	streams := r.listen()

@@ -87,12 +87,15 @@ func serve(plan string) {
 	if err := json.Unmarshal([]byte(plan), &s.Plan); err != nil {
 		panic(err)
 	}
-	time.AfterFunc(lifetime, func() { os.Exit(97) })
 	s.chance = rand.New(rand.NewPCG(s.Seed, uint64(s.Life)))
 	var err error
 	if s.ledger, err = os.OpenFile(s.Ledger, os.O_APPEND|os.O_WRONLY, 0); err != nil {
 		panic(err)
 	}
+	time.AfterFunc(lifetime, func() {
+		s.note("e %d its plan did not end it in %v: %v", s.Life, lifetime, s.Plan)
+		os.Exit(97)
+	})
 	s.note("b %d %d", s.Life, os.Getpid())
 	lock, err := os.Open(s.Lock)
 	if err != nil {
@@ -286,26 +289,26 @@ func (s *server) written(line func(seq int) string) {
 	_, _ = os.Stdout.WriteString(line(s.seq) + "\n")
 }
 
-// due goes wrong if this is a moment of the plan. At the point Half it writes the first half of line before that and,
-// where it goes on, the other after it; it reports whether it has.
+// due goes wrong if this is a moment of the plan, or two of them. At the point Half it writes the first half of line
+// before that and, where it goes on, the other after it; it reports whether it has.
 func (s *server) due(request int, at Point, line string) (wrote bool) {
 	for _, m := range s.On {
 		if m.Request != request || m.Point != at {
 			continue
 		}
-		if at == Half {
+		if at == Half && !wrote {
 			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.seq++
 			_, _ = os.Stdout.WriteString(line[:len(line)/2])
+			wrote = true
 		}
 		s.strike(m.Fault)
-		if at == Half {
-			_, _ = os.Stdout.WriteString(line[len(line)/2:] + "\n")
-			s.mu.Unlock()
-			return true
-		}
 	}
-	return false
+	if wrote {
+		_, _ = os.Stdout.WriteString(line[len(line)/2:] + "\n")
+	}
+	return wrote
 }
 
 // strike goes wrong. It returns where the server goes on, be it only until the killer comes.
