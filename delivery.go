@@ -52,7 +52,7 @@ func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
 		case l.holding && m.Method == methodPing && m.IsCall() && l.pong(m.ID):
 		case l.holding && l.inbox.load.Load() < heldLimit:
 			l.inbox.hold(m)
-		case !l.holding && l.inbox.load.Load() < inboxLimit:
+		case !l.holding && l.inbox.load.Load()+l.upcalls.load < inboxLimit:
 			l.route(m)
 		default:
 			// With the door shut for good nobody may read again, and the peer must be able to end.
@@ -194,7 +194,9 @@ func (l *ledger) answerUpcall(generation int, r *jsonrpc.Response) *jsonrpc.Resp
 	if l.upcalls.given(r.ID) && (!l.heard || generation != l.generation) {
 		return nil
 	}
-	return l.upcalls.down(r)
+	down := l.upcalls.down(r)
+	signal(l.room) // its id weighs no more
+	return down
 }
 
 // inject passes notifications of the supervisor's own to Read, while generation is heard.

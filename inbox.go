@@ -32,10 +32,17 @@ type inbox struct {
 // weight is what a message counts for against the limits, in bytes; an answer counts nothing.
 func weight(m jsonrpc.Message) int64 {
 	const overhead = 256 // of the structures around the bytes, roughly
-	if r, ok := m.(*jsonrpc.Request); ok {
-		return int64(overhead + len(r.Method) + len(r.Params))
+	r, ok := m.(*jsonrpc.Request)
+	if !ok {
+		return 0
 	}
-	return 0
+	return int64(overhead+len(r.Method)+len(r.Params)) + idWeight(r.ID)
+}
+
+// idWeight is what an id counts for, in bytes: a server may make one as long as a line.
+func idWeight(id jsonrpc.ID) int64 {
+	text, _ := id.Raw().(string)
+	return int64(len(text))
 }
 
 // push appends m to what Read returns; behind the end it is dropped.

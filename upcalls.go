@@ -20,6 +20,7 @@ type upcalls struct {
 	count  uint64
 	open   map[jsonrpc.ID]jsonrpc.ID // from the id given out to the server's, of the generation that is heard
 	ids    map[jsonrpc.ID]jsonrpc.ID // and back
+	load   int64                     // the weight of the server's ids in open, which counts against the inbox's limit
 }
 
 func newUpcalls() upcalls {
@@ -34,6 +35,7 @@ func (u *upcalls) up(r *jsonrpc.Request) *jsonrpc.Request {
 	u.count++
 	id, _ := jsonrpc.MakeID(u.prefix + strconv.FormatUint(u.count, 10)) // a string is always one
 	u.open[id], u.ids[r.ID] = r.ID, id
+	u.load += idWeight(r.ID)
 	up := *r
 	up.ID = id
 	return &up
@@ -56,6 +58,7 @@ func (u *upcalls) down(r *jsonrpc.Response) *jsonrpc.Response {
 		return nil
 	}
 	delete(u.open, r.ID)
+	u.load -= idWeight(id)
 	if u.ids[id] == r.ID { // the server may have used it for another since
 		delete(u.ids, id)
 	}
@@ -97,5 +100,6 @@ func (u *upcalls) abandon() []*jsonrpc.Request {
 	}
 	clear(u.open)
 	clear(u.ids)
+	u.load = 0
 	return cancelled
 }
