@@ -46,6 +46,7 @@ type connection struct {
 	report atomic.Pointer[func(error)]
 
 	batch [][]byte // what is left of a line that held an array; belongs to Read
+	whole int      // the length of the line that is being read, in bytes; belongs to Read
 
 	dead   chan struct{} // closed by watch: the process has ended, and its stderr is being read out
 	exited chan struct{} // closed by watch, after dead
@@ -153,7 +154,7 @@ func (c *connection) ReadReady() jsonrpc.Message {
 			if len(c.batch) == 0 && c.stdout.last {
 				c.stdout.flow.taking.Store(false)
 			}
-			return m
+			return detached(m, c.whole)
 		}
 		c.log.WithField("bytes", len(text)).Warn("skipped a line on stdout that is no JSON-RPC message")
 		c.reported(newStrayLineError(text, err))
@@ -164,6 +165,7 @@ func (c *connection) ReadReady() jsonrpc.Message {
 func (c *connection) next() []byte {
 	if len(c.batch) == 0 {
 		line := c.stdout.next()
+		c.whole = len(line)
 		if line == nil || !wire.IsArray(line) {
 			return line
 		}
