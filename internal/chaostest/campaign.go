@@ -3,12 +3,13 @@
 package chaostest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -18,8 +19,8 @@ type Campaign struct {
 	Seed           uint64
 	Deaths, Calls  int // at least
 	Rounds         int // 0: one for each 25 deaths
+	Parallel       int // how many rounds run at a time; 0: one
 	ConnectTimeout time.Duration
-	Keep           bool      // the books, also where nothing is wrong
 	Log            io.Writer // gets a line for each round; nil: nobody does
 }
 
@@ -29,33 +30,56 @@ func (c Campaign) Run() (Figures, error) {
 		c.Rounds = max(2, c.Deaths/25)
 	}
 	var sum Figures
-	for i := range c.Rounds {
-		dir, err := os.MkdirTemp("", "chaos")
-		if err != nil {
-			return sum, err
-		}
-		round := Round{
-			Dir: dir, Seed: c.Seed + uint64(i)<<32, Old: i%2 == 1, ConnectTimeout: c.ConnectTimeout,
+	for i := 0; i < c.Rounds; {
+		n := min(max(1, c.Parallel), c.Rounds-i)
+		f, err := c.together(i, n, Round{
 			Deaths: (c.Deaths - sum.Deaths + c.Rounds - i - 1) / (c.Rounds - i),
 			Calls:  (c.Calls - sum.Calls + c.Rounds - i - 1) / (c.Rounds - i),
-		}
-		began := time.Now()
-		f, err := round.Run()
+		})
 		sum.add(f)
-		if c.Log != nil {
-			fmt.Fprintf(c.Log, "round %d: %d deaths, %d attempts that failed, %d calls, %v\n", i, f.Deaths, f.Attempts, f.Calls, time.Since(began).Round(time.Millisecond))
-		}
 		if err != nil {
-			return sum, fmt.Errorf("seed %d, round %d, books in %s:\n%w", c.Seed, i, dir, err)
+			return sum, fmt.Errorf("seed %d: %w", c.Seed, err)
 		}
-		if c.Keep {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Clean(dir)); err != nil {
-			return sum, err
-		}
+		i += n
 	}
 	return sum, nil
+}
+
+// together runs n rounds like this one at a time, the first of them being the round of number first.
+func (c Campaign) together(first, n int, like Round) (Figures, error) {
+	var (
+		check   = watchLeaks()
+		rounds  sync.WaitGroup
+		figures = make([]Figures, n)
+		errs    = make([]error, n)
+	)
+	for i := range n {
+		rounds.Go(func() {
+			round := like
+			round.Seed, round.Old, round.ConnectTimeout = c.Seed+uint64(first+i)<<32, (first+i)%2 == 1, c.ConnectTimeout
+			if round.Dir, errs[i] = os.MkdirTemp("", "chaos"); errs[i] != nil {
+				return
+			}
+			began := time.Now()
+			figures[i], errs[i] = round.run(check.anchors, nil)
+			if c.Log != nil {
+				f := figures[i]
+				fmt.Fprintf(c.Log, "round %d: %d deaths, %d attempts that failed, %d calls, %v\n",
+					first+i, f.Deaths, f.Attempts, f.Calls, time.Since(began).Round(time.Millisecond))
+			}
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("round %d, books in %s:\n%w", first+i, round.Dir, errs[i])
+				return
+			}
+			errs[i] = os.RemoveAll(round.Dir)
+		})
+	}
+	rounds.Wait()
+	var sum Figures
+	for _, f := range figures {
+		sum.add(f)
+	}
+	return sum, errors.Join(append(errs, check.settled())...)
 }
 
 func (f *Figures) add(g Figures) {

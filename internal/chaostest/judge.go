@@ -46,15 +46,19 @@ type sending struct {
 	life, seq int
 }
 
+func newBooks() *books {
+	return &books{
+		calls: make(map[int64]*entry), requests: make(map[string]*passage), sent: make(map[string]sending),
+		got: make(map[string]int), acked: make(map[string]map[int]int), asked: make(map[string]int), last: make(map[int]int),
+	}
+}
+
 // books reads the two.
 func (r *run) books() (*books, error) {
 	r.book.mu.Lock()
 	err := r.out.Flush()
 	r.book.mu.Unlock()
-	b := &books{
-		calls: make(map[int64]*entry), requests: make(map[string]*passage), sent: make(map[string]sending),
-		got: make(map[string]int), acked: make(map[string]map[int]int), asked: make(map[string]int), last: make(map[int]int),
-	}
+	b := newBooks()
 	return b, errors.Join(err, b.read(r.path("book"), b.bookLine), b.read(r.path("ledger"), b.ledgerLine))
 }
 

@@ -26,7 +26,7 @@ import (
 	"github.com/seed7990db67/supervised/stdio"
 )
 
-// A Round is one transport, its session, and all that is done to them. The zero value of each field but Dir is of use.
+// A Round is one transport, its session, and all that is done to them. A zero value stands for the default, where one is given.
 type Round struct {
 	Dir     string // for the books; it must exist
 	Seed    uint64
@@ -93,13 +93,7 @@ type run struct {
 // Gauges are what can be watched while a round runs.
 type Gauges struct{ Calls, Deaths func() int }
 
-// Run runs the round. The error says all that was wrong.
-func (o Round) Run() (Figures, error) {
-	check := watchLeaks()
-	figures, err := o.run(check.anchors, nil)
-	return figures, errors.Join(err, check.settled())
-}
-
+// run runs the round. The error says all that was wrong.
 func (o Round) run(anchors *anchors, watch func(Gauges)) (Figures, error) {
 	if o.Callers == 0 {
 		o.Callers = 64

@@ -23,7 +23,7 @@ func main() {
 	flag.IntVar(&c.Calls, "calls", 100_000, "how many calls have to be made")
 	flag.IntVar(&c.Rounds, "rounds", 0, "of how many transports; 0: one for each 25 deaths")
 	flag.DurationVar(&c.ConnectTimeout, "connect-timeout", time.Second, "for a replacement")
-	flag.BoolVar(&c.Keep, "keep", false, "keep the books")
+	flag.IntVar(&c.Parallel, "parallel", 1, "how many of them at a time")
 	flag.Parse()
 
 	began := time.Now()
