@@ -59,7 +59,7 @@ func (r *run) books() (*books, error) {
 	err := r.out.Flush()
 	r.book.mu.Unlock()
 	b := newBooks()
-	return b, errors.Join(err, b.read(r.path("book"), b.bookLine), b.read(r.path("ledger"), b.ledgerLine))
+	return b, errors.Join(err, b.read(r.path("book"), "", b.bookLine), b.read(r.path("ledger"), endMark, b.ledgerLine))
 }
 
 // judge waits until all that is owed has been delivered, closes the book, and compares the two.
@@ -100,7 +100,8 @@ func (r *run) judge() (Figures, error) {
 	return f, errors.Join(append(r.faulty, b.wrong...)...)
 }
 
-func (b *books) read(name string, take func(words []string)) error {
+// read reads the lines that end with mark.
+func (b *books) read(name, mark string, take func(words []string)) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return err
@@ -114,7 +115,10 @@ func (b *books) read(name string, take func(words []string)) error {
 		case err != nil:
 			return err
 		}
-		take(strings.Fields(line))
+		line, whole := strings.CutSuffix(line[:len(line)-1], mark)
+		if words := strings.Fields(line); whole && len(words) > 0 {
+			take(words)
+		}
 	}
 }
 

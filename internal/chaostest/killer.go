@@ -4,6 +4,7 @@ package chaostest
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed7990db67/supervised"
 )
@@ -126,27 +129,54 @@ func ours(pid int, token string) bool {
 	return strings.Contains(string(text), token)
 }
 
-// left returns the processes of the run with this token that live, zombies apart.
-func left(token string) []string {
-	entries, err := os.ReadDir("/proc")
-	if err == nil {
-		if _, err := os.Stat("/proc/self/cmdline"); err == nil {
-			var found []string
-			for _, e := range entries {
-				if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() && ours(pid, token) {
-					found = append(found, e.Name())
-				}
-			}
-			return found
+// reachable returns the processes of the run with this token that live, but for the grandchildren outside their group.
+func reachable(token string) map[int]string {
+	found := left(token)
+	maps.DeleteFunc(found, abroad)
+	return found
+}
+
+// abroad reports whether a process is in another session than this one, where servers are not.
+func abroad(pid int, _ string) bool {
+	theirs, err := unix.Getsid(pid)
+	ours, _ := unix.Getsid(0)
+	return err == nil && theirs != ours
+}
+
+// left returns the processes of the run with this token that live, by number, with their arguments; zombies apart.
+func left(token string) map[int]string {
+	found := make(map[int]string)
+	add := func(pid int, args string) {
+		if pid != os.Getpid() && strings.Contains(args, token) {
+			found[pid] = args
 		}
 	}
+	if _, err := os.Stat("/proc/self/cmdline"); err == nil {
+		entries, _ := os.ReadDir("/proc")
+		for _, e := range entries {
+			if pid, err := strconv.Atoi(e.Name()); err == nil {
+				args, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+				add(pid, strings.ReplaceAll(string(args), "\x00", " "))
+			}
+		}
+		return found
+	}
 	out, _ := exec.Command("ps", "-axww", "-o", "pid=,command=").Output()
-	var found []string
 	for line := range strings.Lines(string(out)) {
-		pid, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if pid != strconv.Itoa(os.Getpid()) && strings.Contains(rest, token) {
-			found = append(found, pid)
+		number, args, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if pid, err := strconv.Atoi(number); err == nil {
+			add(pid, args)
 		}
 	}
 	return found
+}
+
+// sweep ends the grandchildren outside their group of which the killer was not told, because their parent or the round
+// ended in that moment.
+func (k *killer) sweep() {
+	for pid, args := range left(k.token) {
+		if abroad(pid, args) {
+			k.act(pid, OrphanAbroad)
+		}
+	}
 }

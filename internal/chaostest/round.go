@@ -284,10 +284,16 @@ func (r *run) close(streams []*supervised.Stream, callers *sync.WaitGroup) {
 	if err := r.transport.Close(); err != nil {
 		r.wrong("Close: %v", err)
 	}
-	abroad := left(r.token) // what nobody can reach but the killer, who is on his way to it
+	if now := reachable(r.token); len(now) > 0 {
+		r.wrong("processes that live after Close: %v", now)
+	}
 	r.killer.stop()
-	if now := left(r.token); len(now) > 0 {
-		r.wrong("processes that live after Close: %v (%v before the killer was done)", now, abroad)
+	r.killer.sweep()
+	for deadline := time.Now().Add(patience); len(left(r.token)) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.wrong("processes that live after the killer: %v", left(r.token))
+			break
+		}
 	}
 	done := make(chan struct{})
 	go func() { callers.Wait(); close(done) }()
@@ -303,10 +309,17 @@ func (r *run) close(streams []*supervised.Stream, callers *sync.WaitGroup) {
 		}
 		cancel()
 	}
-	_ = r.session.Close()
-	if err := r.session.Wait(); err != nil {
-		r.wrong("the session ended with %v", err)
+	ended := make(chan error, 1)
+	go func() { ended <- r.session.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			r.wrong("the session ended with %v", err)
+		}
+	case <-time.After(patience):
+		r.wrong("the session still waits a minute after Close\n%s", stacks())
 	}
+	_ = r.session.Close() // behind Wait: the SDK takes the answer of a handler that it refuses for why the session ended
 	if s := r.transport.Stats(); s.InFlight != 0 || s.Streams != 0 || s.State != supervised.StateClosed {
 		r.wrong("after Close: %+v", s)
 	}

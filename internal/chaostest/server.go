@@ -109,12 +109,16 @@ func serve(plan string) {
 	s.run()
 }
 
-// note writes a line to the ledger, in one write, before what it tells of can be known to anybody.
+// note writes a line to the ledger, in one write, before what it tells of can be known to anybody. A kill may cut even
+// that write short: so a line begins with the end of the one before, and ends with a mark.
 func (s *server) note(format string, args ...any) {
-	if _, err := fmt.Fprintf(s.ledger, format+"\n", args...); err != nil {
+	if _, err := fmt.Fprintf(s.ledger, "\n"+format+endMark+"\n", args...); err != nil {
 		panic(err)
 	}
 }
+
+// endMark is what a whole line of the ledger ends with.
+const endMark = " ."
 
 // tell has the killer act.
 func (s *server) tell(f Fault, pid int) {
