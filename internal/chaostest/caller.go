@@ -5,6 +5,7 @@ package chaostest
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ const (
 	endRefused   = "refused"   // ErrReconnecting: it was never sent
 	endImpatient = "impatient" // its own context: it may have run
 	endClosed    = "closed"    // by the end of the round: it may have run
+	endUnsent    = "unsent"    // by that end as well, when the SDK had begun the call and not yet written it
 	endWrong     = "wrong"
 )
 
@@ -94,6 +96,10 @@ func (r *run) call(chance *rand.Rand) (end string) {
 		}
 	case r.closing.Load() && errors.Is(err, mcp.ErrConnectionClosed):
 		end = endClosed
+	case r.closing.Load() && errors.Is(err, io.EOF):
+		// The SDK fails a call that it has begun with what its Read returns at the end, io.EOF. Only one that was not
+		// written by then can be left: all others have their answers in front of that.
+		end = endUnsent
 	default:
 		end = endWrong
 		r.wrong("call %d (%s) ended with %v", n, kind, err)

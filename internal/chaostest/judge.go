@@ -248,8 +248,8 @@ func (b *books) checkCall(n int64, c *entry) {
 	switch {
 	case c.end == "":
 		b.bad("call %d ran in the lives %v, and never ended for its caller", n, c.ran)
-	case c.end == endRefused && len(c.ran) > 0:
-		b.bad("call %d (%s) was refused as never sent, and ran in the lives %v", n, c.kind, c.ran)
+	case (c.end == endRefused || c.end == endUnsent) && len(c.ran) > 0:
+		b.bad("call %d (%s) was %s, and ran in the lives %v", n, c.kind, c.end, c.ran)
 	case c.end == endAnswered && (len(c.ran) == 0 || c.ran[len(c.ran)-1] != c.life):
 		b.bad("call %d (%s) was answered by life %d, and ran in the lives %v", n, c.kind, c.life, c.ran)
 	case c.kind == "tool" && len(c.ran) > 1:

@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 
 		{name: "a tool ran twice", ledger: "x 1 1", notBook: "c 1 tool answered 0 3", book: "c 1 tool answered 1 3", wrong: "tool call 1 ran in the lives [0 1]"},
 		{name: "a lost tool ran twice", ledger: "x 1 4", wrong: "tool call 4 ran in the lives [0 1]"},
-		{name: "a refused tool ran", ledger: "x 1 6", wrong: "call 6 (tool) was refused as never sent, and ran in the lives [1]"},
+		{name: "a refused tool ran", ledger: "x 1 6", wrong: "call 6 (tool) was refused, and ran in the lives [1]"},
 		{name: "an answered tool did not run", notLedger: "x 0 1", wrong: "call 1 (tool) was answered by life 0, and ran in the lives []"},
 		{name: "a read was sent again after its answer", ledger: "r 1 2", wrong: "call 2 (read) was answered by life 0, and ran in the lives [0 1]"},
 		{name: "a read was sent to one server twice", ledger: "r 1 3", wrong: "call 3 (read) ran in the lives [0 1 1]"},
