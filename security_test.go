@@ -3,7 +3,14 @@ package supervised_test
 import (
 	"context"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -110,4 +117,107 @@ func TestH5_FloodOfReports(t *testing.T) {
 		synctest.Wait()
 		want(t, "reports", int64(1001), told.Load())
 	})
+}
+
+// TestW7_AnswersNobodyAskedFor: what answers nothing that was asked reaches nobody, and is not kept.
+func TestW7_AnswersNobodyAskedFor(t *testing.T) {
+	const answers = 200
+	var freed atomic.Int64
+	wait := make(chan struct{})
+	f := &flood{closed: make(chan struct{})}
+	f.message = func() jsonrpc.Message {
+		n := f.said.Load()
+		if n > answers {
+			<-wait
+			return &jsonrpc.Request{Method: "behind them"}
+		}
+		r := &jsonrpc.Response{Result: make([]byte, 64<<10)}
+		r.ID = []jsonrpc.ID{idOf(float64(n)), idOf("supervised-1"), idOf(""), idOf(float64(-n)), idOf(strings.Repeat("x", 1000))}[n%5]
+		runtime.AddCleanup(r, func(struct{}) { freed.Add(1) }, struct{}{})
+		return r
+	}
+	tr, err := supervised.New(func(context.Context) (mcp.Transport, error) { return f, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	conn, err := tr.Connect(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "they are freed", func() bool { runtime.GC(); return freed.Load() >= answers-5 })
+	close(wait)
+	m, err := conn.Read(context.Background())
+	if r, ok := m.(*jsonrpc.Request); !ok || r.Method != "behind them" {
+		t.Errorf("Read returned %v, %v", m, err)
+	}
+}
+
+// TestW7_CancelledAndNeverAnswered: a server that never answers what was cancelled costs what 1,024 calls do.
+func TestW7_CancelledAndNeverAnswered(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.connect()
+		for range 3000 {
+			id, err := r.call("tools/call")
+			want(t, "call", nil, err)
+			r.writes(cancelled(id))
+		}
+		errs := r.failures()
+		want(t, "answers", 3000-1024, len(errs))
+		for _, err := range errs {
+			wantIs(t, "answer", err, context.Canceled)
+		}
+		r.Last().Die(errCrash)
+		want(t, "answers at the death", 1024, len(r.failures()))
+	})
+}
+
+// TestSecurityNamesTests: each claim of SECURITY.md names tests, and those that it names exist.
+func TestSecurityNamesTests(t *testing.T) {
+	known := testNames(t)
+	name := regexp.MustCompile("`((?:Test|Fuzz|Example)[A-Za-z0-9_]*)`")
+	claims := 0
+	for text := range strings.Lines(document(t, "SECURITY.md")) {
+		named := name.FindAllStringSubmatch(text, -1)
+		for _, match := range named {
+			if !known[match[1]] {
+				t.Errorf("SECURITY.md names %s, which does not exist", match[1])
+			}
+		}
+		if !strings.HasPrefix(text, "| ") || strings.HasPrefix(text, "| ---") || strings.HasPrefix(text, "| what") {
+			continue
+		}
+		claims++
+		if len(named) == 0 {
+			t.Errorf("a claim of SECURITY.md names no test: %s", text)
+		}
+	}
+	if claims < 20 {
+		t.Errorf("%d claims were found", claims)
+	}
+}
+
+// testNames are the names of all tests of the module, for any system.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := make(map[string]bool)
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+				names[f.Name.Name] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
