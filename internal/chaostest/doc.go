@@ -24,6 +24,5 @@
 // The seed fixes the plans and what callers ask for. It does not fix the schedule of the processes involved, so a
 // run with the same seed is like another one and not the same.
 //
-// It runs on Unix. The helpers of [github.com/seed7990db67/supervised/internal/chaostest/cmd/chaos] and
-// [github.com/seed7990db67/supervised/internal/chaostest/cmd/soak] are its commands.
+// It runs on Unix. Its commands are cmd/chaos, a [Campaign], and cmd/soak, a [Soak].
 package chaostest

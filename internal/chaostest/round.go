@@ -205,7 +205,6 @@ func (r *run) connect() error {
 	client := mcp.NewClient(&mcp.Implementation{Name: "chaos", Version: "1"}, &mcp.ClientOptions{
 		ResourceUpdatedHandler: func(_ context.Context, n *mcp.ResourceUpdatedNotificationRequest) { r.note("d %s", n.Params.URI) },
 	})
-	client.AddRoots(&mcp.Root{URI: "file:///chaos"})
 	options := &mcp.ClientSessionOptions{}
 	if r.Old {
 		options.ProtocolVersion = "2025-06-18"
