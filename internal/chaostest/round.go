@@ -23,6 +23,7 @@ import (
 
 	"github.com/seed7990db67/supervised"
 	"github.com/seed7990db67/supervised/budget"
+	"github.com/seed7990db67/supervised/retry"
 	"github.com/seed7990db67/supervised/stdio"
 )
 
@@ -39,6 +40,8 @@ type Round struct {
 	Pace           time.Duration // between two calls of all callers together; 0: none
 	Stop           <-chan struct{}
 	ConnectTimeout time.Duration // 0: 1s
+
+	policy retry.Policy // nil: retry.ReadOnly; another one is a fault that has to be found
 }
 
 // Figures are what a round, or several, came to.
@@ -103,6 +106,9 @@ func (o Round) run(anchors *anchors, watch func(Gauges)) (Figures, error) {
 	}
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = time.Second
+	}
+	if o.policy == nil {
+		o.policy = retry.ReadOnly
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -178,7 +184,7 @@ func (r *run) connect() error {
 	log.SetOutput(io.Discard)
 	t, err := supervised.New(r.anchors.factory(r.mint),
 		supervised.WithBudget(&boundless{chance: rand.New(rand.NewPCG(r.Seed, 2))}),
-		supervised.WithRetryLostRequests(),
+		supervised.WithRetryPolicy(r.policy),
 		supervised.WithConnectTimeout(r.ConnectTimeout),
 		supervised.WithStreamBuffer(1<<20),
 		supervised.WithLogger(log),
