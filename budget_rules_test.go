@@ -537,6 +537,41 @@ func TestB8_SharedBudget(t *testing.T) {
 	})
 }
 
+func TestB8_OneThatIsSpentTakesNothingOfWhatItShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := clock.NewMock()
+		host := tumbling(t, 3, time.Hour, 0)
+		own := func(max int) supervised.Option {
+			all, err := budget.NewAll(host, tumbling(t, max, time.Minute, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return supervised.WithBudget(all)
+		}
+		one, other := newRig(t, own(1), supervised.WithClock(now)), newRig(t, own(9), supervised.WithClock(now))
+		one.connect()
+		other.connect()
+		want(t, "one replaced", true, one.dies())
+		want(t, "one replaced, with none of its own left", false, one.dies())
+		wantExhausted(t, "one", 1, time.Minute, one.Err())
+		want(t, "other replaced", true, other.dies())
+		want(t, "other replaced", true, other.dies())
+		want(t, "other replaced, with none left that both share", false, other.dies())
+		wantExhausted(t, "other", 3, time.Hour, other.Err())
+	})
+}
+
+// wantExhausted wants the figures of the budget that refused.
+func wantExhausted(t *testing.T, what string, restarts int, window time.Duration, err error) {
+	t.Helper()
+	var exhausted *supervised.ExhaustedError
+	if !errors.As(err, &exhausted) {
+		t.Fatalf("%s: %v, want an ExhaustedError", what, err)
+	}
+	want(t, what+": restarts", restarts, exhausted.Restarts)
+	want(t, what+": window", window, exhausted.Window)
+}
+
 func TestB8_SharedBudgetUnderConcurrentDeaths(t *testing.T) {
 	const transports, most = 50, 20
 	synctest.Test(t, func(t *testing.T) {
