@@ -86,9 +86,7 @@ func flatten(b Budget) []Budget {
 // has reports whether b is a member already. Budgets that cannot be compared are
 // taken for different ones.
 func (a *All) has(b Budget) bool {
-	return slices.ContainsFunc(a.members, func(m Budget) bool {
-		return reflect.ValueOf(b).Comparable() && reflect.ValueOf(m).Comparable() && b == m
-	})
+	return reflect.ValueOf(b).Comparable() && slices.Contains(a.members, b)
 }
 
 // isNil reports whether b is nil or holds a nil pointer.

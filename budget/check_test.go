@@ -36,6 +36,8 @@ func TestConstructorsRefuse(t *testing.T) {
 		{"budget: NewAll: budget 1 is nil", of(budget.NewAll((*budget.Sliding)(nil), sliding))},
 		{"budget: NewAll: budgets 2 (*budget_test.tally) and 3 (*budget_test.tally) can be asked only by spending: want at most one such",
 			of(budget.NewAll(sliding, tally1, tally2))},
+		{"budget: NewAll: budgets 1 (budget_test.box) and 2 (budget_test.box) can be asked only by spending: want at most one such",
+			of(budget.NewAll(box{list{1}}, box{list{1}}))},
 	} {
 		t.Run(tt.want, func(t *testing.T) {
 			b, err := tt.got()
@@ -66,6 +68,9 @@ func TestConstructorsAccept(t *testing.T) {
 		}
 	}
 }
+
+// A box can be compared with another, unless what is in it cannot.
+type box struct{ budget.Budget }
 
 // A list is a budget that cannot be compared with another.
 type list []int
