@@ -111,7 +111,7 @@ func TestW7_PingAsTheGapEnds(t *testing.T) {
 func TestH5_AttemptsBehindAHookThatBlocks(t *testing.T) {
 	for _, blocks := range []string{"OnError", "OnTransition", "OnReconnect"} {
 		t.Run(blocks, func(t *testing.T) {
-			const attempts = 20_000
+			const attempts = 1500
 			grants := budgetFunc(func(budget.Death) (budget.Grant, bool) { return budget.Grant{}, true })
 			inBubble(t, func(r *rig) {
 				hold, told := make(chan struct{}), 0
