@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // TestChaos is the short form of what cmd/chaos does at length.
 func TestChaos(t *testing.T) {
-	c := Campaign{Seed: *seed, Deaths: 100, Calls: 10_000, Rounds: 4, Parallel: 4, ConnectTimeout: 300 * time.Millisecond}
+	c := Campaign{Seed: *seed, Deaths: 100, Calls: 10_000, Rounds: 4, Parallel: 4, ConnectTimeout: time.Second}
 	if testing.Short() {
 		c.Deaths, c.Calls, c.Rounds, c.Parallel = 6, 300, 2, 2
 	}
