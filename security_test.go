@@ -27,12 +27,18 @@ import (
 type flood struct {
 	message func() jsonrpc.Message
 	said    atomic.Int64
+	begin   chan struct{} // it says nothing before
 	closed  chan struct{}
 }
 
 func (f *flood) Connect(context.Context) (mcp.Connection, error) { return f, nil }
 
 func (f *flood) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case <-f.begin:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	select {
 	case <-f.closed:
 		return nil, io.EOF
@@ -64,7 +70,7 @@ func TestW2_FloodIsLeftWaiting(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &flood{closed: make(chan struct{}), message: func() jsonrpc.Message { m := tt.message; return &m }}
+				f := &flood{begin: make(chan struct{}), closed: make(chan struct{}), message: func() jsonrpc.Message { m := tt.message; return &m }}
 				tr, err := supervised.New(func(context.Context) (mcp.Transport, error) { return f, nil })
 				if err != nil {
 					t.Fatal(err)
@@ -74,6 +80,8 @@ func TestW2_FloodIsLeftWaiting(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				synctest.Wait() // before it serves more may be held back
+				close(f.begin)
 				synctest.Wait()
 				said := f.said.Load()
 				if said < 2 || int(said)*tt.costs > limit+2*tt.costs {
@@ -124,7 +132,8 @@ func TestW7_AnswersNobodyAskedFor(t *testing.T) {
 	const answers = 200
 	var freed atomic.Int64
 	wait := make(chan struct{})
-	f := &flood{closed: make(chan struct{})}
+	f := &flood{begin: make(chan struct{}), closed: make(chan struct{})}
+	close(f.begin)
 	f.message = func() jsonrpc.Message {
 		n := f.said.Load()
 		if n > answers {

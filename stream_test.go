@@ -455,12 +455,7 @@ func TestS1_ManyStreams(t *testing.T) {
 		}
 		return time.Since(start)
 	}
-	a := min(open(few), open(few))
-	b := open(many)
-	t.Logf("%d: %v, %d: %v", few, a, many, b)
-	if limit := 4*time.Duration(many/few)*a + 200*time.Millisecond; b > limit {
-		t.Errorf("opening %d took %v, %d took %v: that is not linear", few, a, many, b)
-	}
+	linear(t, few, many, open)
 }
 
 // TestS1_Acknowledged: what the server honours is no delivery, and the latest counts.
