@@ -111,6 +111,7 @@ func TestH5_FloodOfReports(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
 		r.connect()
+		synctest.Wait() // the turn of its transition counts among those that wait
 		hold := make(chan struct{})
 		var told atomic.Int64
 		r.OnError(func(error) { told.Add(1); <-hold })
