@@ -79,9 +79,12 @@ func (r *run) judge() (Figures, error) {
 		return Figures{}, err
 	}
 	b.check()
+	r.planMu.Lock() // Close does not wait for a factory
+	faults := maps.Clone(r.faults)
+	r.planMu.Unlock()
 	f := Figures{
 		Rounds: 1, Calls: int(r.written.Load()), Refused: int(r.refused.Load()), Ends: make(map[string]int),
-		Deaths: int(r.deaths.Load()), Attempts: int(r.failed.Load()), Faults: r.faults,
+		Deaths: int(r.deaths.Load()), Attempts: int(r.failed.Load()), Faults: faults,
 		Executions: b.executed, Notifications: len(b.sent), Delivered: len(b.got), Upcalls: b.upcalls,
 	}
 	for _, c := range b.calls {
