@@ -79,6 +79,7 @@ func TestD5_TheLastRecordPrecedesDone(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.connect()
 		r.Last().Die(errCrash)
+		pass(time.Second) // who logs has a little patience
 		r.wantState(supervised.StateServing)
 		r.Last().Die(errCrash)
 		<-r.Done()

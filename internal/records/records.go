@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/sirupsen/logrus"
 
 	"github.com/seed7990db67/supervised/internal/ambient"
@@ -17,8 +18,12 @@ import (
 // which a server makes as many as it likes, get half of it.
 const limit = 2048
 
+// patience is for how long who logs a warning or worse waits for it to be passed on, so that what comes of it does not
+// come before it. Once that was not enough, nobody waits until all is passed on.
+const patience = 20 * time.Millisecond
+
 // A Logger passes its records on to another one: in order, as of the time when they were made, from a goroutine that
-// lives while there are any. It waits for nothing. It is safe for concurrent use; Behind makes one.
+// lives while there are any. It waits for nothing but its patience. It is safe for concurrent use; Behind makes one.
 type Logger struct {
 	*logrus.Logger
 	to logrus.FieldLogger
@@ -27,6 +32,7 @@ type Logger struct {
 	queue   []record
 	dropped int           // since one was passed on that says so
 	idle    chan struct{} // closed when all is passed on; nil: it is
+	slow    bool          // somebody has lost patience since
 }
 
 type record struct {
@@ -67,6 +73,13 @@ func (l *Logger) add(r record) {
 	if !l.wanted(r.level) {
 		return
 	}
+	if idle := l.put(r); idle != nil {
+		l.await(idle)
+	}
+}
+
+// put queues r. What it returns is closed when r is passed on, and nil where nobody waits for that.
+func (l *Logger) put(r record) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	room := limit - len(l.queue)
@@ -75,12 +88,29 @@ func (l *Logger) add(r record) {
 	}
 	if room <= 0 {
 		l.dropped++
-		return
+		return nil
 	}
 	l.queue = append(l.queue, r)
 	if l.idle == nil {
 		l.idle = make(chan struct{})
 		go l.pass()
+	}
+	if l.slow || r.level >= logrus.InfoLevel {
+		return nil
+	}
+	return l.idle
+}
+
+// await waits for idle, and loses patience.
+func (l *Logger) await(idle <-chan struct{}) {
+	timer := clock.New().Timer(patience) // the system's: what it bounds has nothing to do with any other
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.slow = l.idle != nil
 	}
 }
 
@@ -118,7 +148,7 @@ func (l *Logger) next() (rs []record, dropped int) {
 	l.queue, l.dropped = nil, 0
 	if len(rs) == 0 && dropped == 0 {
 		close(l.idle)
-		l.idle = nil
+		l.idle, l.slow = nil, false
 	}
 	return rs, dropped
 }

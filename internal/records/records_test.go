@@ -130,3 +130,25 @@ func TestBehindALoggerThatIsBehindOne(t *testing.T) {
 	}
 	<-records.Idle(ambient.Discard())
 }
+
+// Where the logger is quick, a warning has reached it when its call returns; where it is slow, the second one does
+// not wait again, until the logger has caught up.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to, hook, out := blocked()
+		l := records.Behind(to)
+		began := time.Now()
+		l.Warn("first")
+		l.Error("second")
+		if d := time.Since(began); d != 20*time.Millisecond {
+			t.Errorf("want one patience of 20 ms, waited %v", d)
+		}
+		close(out)
+		<-records.Idle(l)
+		hook.Reset()
+		l.Warn("third")
+		if d := cmp.Diff([]string{"warning third map[]"}, texts(hook)); d != "" {
+			t.Errorf("when it returns (-want +got):\n%s", d)
+		}
+	})
+}
