@@ -45,8 +45,8 @@ type connection struct {
 	log    logrus.FieldLogger
 	report atomic.Pointer[func(error)]
 
-	batch [][]byte // what is left of a line that held an array; belongs to Read
-	whole int      // the length of the line that is being read, in bytes; belongs to Read
+	batch wire.Array // what is left of a line that held an array; belongs to Read
+	whole int        // the length of the line that is being read, in bytes; belongs to Read
 
 	dead   chan struct{} // closed by watch: the process has ended, and its stderr is being read out
 	exited chan struct{} // closed by watch, after dead
@@ -151,7 +151,7 @@ func (c *connection) ReadReady() jsonrpc.Message {
 		}
 		m, err := wire.Decode(text)
 		if err == nil {
-			if len(c.batch) == 0 && c.stdout.last {
+			if !c.batch.More() && c.stdout.last {
 				c.stdout.flow.taking.Store(false)
 			}
 			return detached(m, c.whole)
@@ -163,21 +163,20 @@ func (c *connection) ReadReady() jsonrpc.Message {
 
 // next returns what should be a message: a line, or an element of one that holds an array. Nil: there is none at hand.
 func (c *connection) next() []byte {
-	if len(c.batch) == 0 {
-		line := c.stdout.next()
-		c.whole = len(line)
-		if line == nil || !wire.IsArray(line) {
-			return line
-		}
-		elements, err := wire.Elements(line)
-		if err != nil {
-			return line // no message either; decoding says so
-		}
-		c.batch = elements
+	if text := c.batch.Next(); text != nil {
+		return text
 	}
-	text := c.batch[0]
-	c.batch = c.batch[1:]
-	return text
+	line := c.stdout.next()
+	c.whole = len(line)
+	if line == nil || !wire.IsArray(line) {
+		return line
+	}
+	batch, err := wire.OpenArray(line)
+	if err != nil {
+		return line // no message either; decoding says so
+	}
+	c.batch = batch
+	return c.batch.Next()
 }
 
 // ending says what Read returns when stdout has ended. That is seen before the exit that it comes from, so it waits

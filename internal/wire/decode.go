@@ -38,28 +38,51 @@ func Decode(line []byte) (jsonrpc.Message, error) {
 	return m, nil
 }
 
-// Elements returns the elements of the JSON array that line holds, which it checks as a whole. Each aliases
-// line and may nest as deep as a line of its own. An empty array is an error, as for JSON-RPC; an error is a
-// *[DecodeError].
-func Elements(line []byte) ([][]byte, error) {
-	s := scanner{data: line, room: maxDepth + 1}
-	s.space()
+// An Array is what was not taken yet of a JSON array. The zero value is an empty one.
+type Array struct {
+	scanner scanner
+	more    bool
+}
+
+// OpenArray returns the JSON array that line holds, which it checks as a whole. An empty array is an error, as for
+// JSON-RPC; an error is a *[DecodeError].
+//
+// It takes no memory for the elements: there may be half as many as the line has bytes.
+func OpenArray(line []byte) (Array, error) {
+	a := Array{scanner: scanner{data: line, room: maxDepth + 1}}
+	a.scanner.space()
+	s := a.scanner
 	if s.peek() != '[' {
 		s.reject("array expected")
-		return nil, s.err()
+		return Array{}, s.err()
 	}
-	var elements [][]byte
-	for s.begin(); s.next(']'); {
-		elements = append(elements, s.raw())
+	count := 0
+	for s.begin(); s.next(']'); count++ {
+		s.value()
 	}
 	s.end()
-	if len(elements) == 0 {
+	if count == 0 {
 		s.refuse(jsonrpc.CodeInvalidRequest, "empty array")
 	}
 	if err := s.err(); err != nil {
-		return nil, err
+		return Array{}, err
 	}
-	return elements, nil
+	a.scanner.begin()
+	a.more = a.scanner.next(']')
+	return a, nil
+}
+
+// More reports whether there is an element left.
+func (a *Array) More() bool { return a.more }
+
+// Next takes the next element; nil: there is none left. It aliases the line and may nest as deep as a line of its own.
+func (a *Array) Next() []byte {
+	if !a.more {
+		return nil
+	}
+	element := a.scanner.raw()
+	a.more = a.scanner.next(']')
+	return element
 }
 
 // IsArray reports whether the first byte of line that is no white space opens a JSON array.

@@ -279,6 +279,33 @@ func TestDecodeAliases(t *testing.T) {
 	}
 }
 
+// elementsOf is all elements of the array that line holds.
+func elementsOf(line []byte) (elements [][]byte, err error) {
+	array, err := wire.OpenArray(line)
+	for e := array.Next(); e != nil; e = array.Next() {
+		elements = append(elements, e)
+	}
+	return elements, err
+}
+
+// TestElementsTakeNoMemory: a line of the shortest elements took seventy times its length, to hold where each begins.
+func TestElementsTakeNoMemory(t *testing.T) {
+	line := []byte("[" + strings.Repeat("1,", 10_000) + "1]")
+	allocs := testing.AllocsPerRun(10, func() {
+		array, err := wire.OpenArray(line)
+		n := 0
+		for ; array.More(); n++ {
+			array.Next()
+		}
+		if err != nil || n != 10_001 {
+			t.Errorf("%d elements, %v", n, err)
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
 func TestElements(t *testing.T) {
 	for _, test := range []struct {
 		line string
@@ -292,20 +319,20 @@ func TestElements(t *testing.T) {
 		{`[1]]`, nil}, {`[1] 2`, nil}, {`[{"a":}]`, nil},
 		{`[` + nested(1001) + `]`, nil},
 	} {
-		elements, err := wire.Elements([]byte(test.line))
+		elements, err := elementsOf([]byte(test.line))
 		if (err == nil) != (test.want != nil) {
-			t.Errorf("Elements(%.40q): error %v", test.line, err)
+			t.Errorf("OpenArray(%.40q): error %v", test.line, err)
 			continue
 		}
 		if refusal := (*wire.DecodeError)(nil); err != nil && !errors.As(err, &refusal) {
-			t.Errorf("Elements(%.40q): error %T, want a DecodeError", test.line, err)
+			t.Errorf("OpenArray(%.40q): error %T, want a DecodeError", test.line, err)
 		}
 		var got []string
 		for _, element := range elements {
 			got = append(got, string(element))
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("Elements(%.40q) (-want +got):\n%s", test.line, diff)
+			t.Errorf("OpenArray(%.40q) (-want +got):\n%s", test.line, diff)
 		}
 	}
 }

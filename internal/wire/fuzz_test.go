@@ -177,7 +177,7 @@ func wrappedCode(line []byte, err error) bool {
 	return errors.As(err, &refusal) && strings.HasPrefix(refusal.Reason, "error code") && digits20.Match(line)
 }
 
-// FuzzElements holds Elements against encoding/json.
+// FuzzElements holds OpenArray against encoding/json.
 func FuzzElements(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte("[" + seed + "]"))
@@ -186,7 +186,7 @@ func FuzzElements(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		var raws []json.RawMessage
 		ok := json.Unmarshal(line, &raws) == nil && len(raws) > 0 && depth(line) <= 1001
-		elements, err := wire.Elements(line)
+		elements, err := elementsOf(line)
 		if (err == nil) != ok {
 			t.Fatalf("error %v, valid %v", err, ok)
 		}
