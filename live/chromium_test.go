@@ -59,8 +59,17 @@ func TestInChromium(t *testing.T) {
 	defer func() { now.Load().Close() }()
 
 	server := stdio.Command{Args: []string{must(os.Executable())}, Env: []string{roleEnv + "=1", "GORACE=atexit_sleep_ms=0"}}
-	transport := must(supervised.New(server.Mint, supervised.WithMaxRestarts(3), supervised.WithRestartDelay(500*time.Millisecond)))
+	transport := must(supervised.New(server.Mint, supervised.WithMaxRestarts(3), supervised.WithRestartDelay(0)))
 	defer transport.Close()
+	// A death is followed by no restart until the page has shown it.
+	shown, over := make(chan struct{}), make(chan struct{})
+	transport.OnClose(func(error) {
+		select {
+		case <-shown:
+		case <-over:
+		}
+	})
+	defer close(over)
 	page.Add("files", transport)
 	mail := must(supervised.New(func(context.Context) (mcp.Transport, error) { return nil, errors.New("no mail today") }))
 	page.Add(`mail & "more" <b>`, mail)
@@ -85,6 +94,7 @@ func TestInChromium(t *testing.T) {
 		}
 		seen := time.UnixMilli(int64(b.await(state + ` === '↻respawn-pending' && document.querySelector('.lifecycle .current').id === 'state-respawn-pending'`)))
 		delays = append(delays, seen.Sub(killed))
+		shown <- struct{}{}
 		b.await(state + ` === '●serving'`)
 	}
 	t.Logf("from the kill of a server to the page: %v", delays)
