@@ -336,7 +336,7 @@ func (l *ledger) await(ctx context.Context) {
 // rouse has whoever is in Read look for what is there for him; l.mu is held.
 func (l *ledger) rouse() {
 	signal(l.wake)
-	if r := l.reading.Load(); r != nil && r.owner.Load() == ownerCaller {
+	if r := l.reading.Load(); r != nil && r.owner.Load() == ownerCaller && r.cancel != nil { // nil: takeAgain gives it back
 		r.cancel()
 	}
 }
