@@ -50,7 +50,7 @@ type writer struct {
 	turn  chan struct{} // one slot; full while a line is being written
 	stuck chan struct{} // one slot; full while who has the turn waits for the server to read
 	flow  *flow         // of what the server writes
-	lost  func()        // called after gathered lines could not be written
+	lost  func()        // called after lines could not be written whose writers have left
 
 	mu       sync.Mutex
 	gathered *line // to be written by who has the turn next; nil: nothing
@@ -185,11 +185,17 @@ func (w *writer) takeTurn(ctx context.Context) error {
 
 // writeRest waits for the server to take the rest of l, from byte n on, or for ctx. It passes l and the turn on.
 func (w *writer) writeRest(ctx context.Context, l *line, n int) error {
-	written := make(chan error, 1)
+	written := make(chan error)
 	go func() {
 		err := w.writeAll(l, n)
 		<-w.turn
-		written <- err
+		select {
+		case written <- err:
+		case <-ctx.Done():
+			if err != nil {
+				w.lost()
+			}
+		}
 	}()
 	select {
 	case err := <-written:
