@@ -48,6 +48,8 @@ type connection struct {
 	batch wire.Array // what is left of a line that held an array; belongs to Read
 	whole int        // the length of the line that is being read, in bytes; belongs to Read
 
+	ended time.Time // when Read came to the end of stdout; zero: it has not; belongs to Read
+
 	dead   chan struct{} // closed by watch: the process has ended, and its stderr is being read out
 	exited chan struct{} // closed by watch, after dead
 	exit   *ExitError    // set before exited is closed
@@ -185,7 +187,10 @@ func (c *connection) ending(ctx context.Context) error {
 	if c.closing.Load() {
 		return io.EOF
 	}
-	timer := c.clock.Timer(drainWait)
+	if c.ended.IsZero() {
+		c.ended = c.clock.Now()
+	}
+	timer := c.clock.Timer(drainWait - c.clock.Since(c.ended))
 	defer timer.Stop()
 	exited := c.exited
 	select {

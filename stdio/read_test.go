@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -208,5 +209,26 @@ func TestRead_endsAfterClose(t *testing.T) {
 	}
 	if err := s.wantEnd(); err != io.EOF {
 		t.Errorf("a later read: got %v", err)
+	}
+}
+
+// TestD1_ClosedStdoutIsSeenByShortReads: the end of stdout waits 250 ms for the exit behind it, which every Read whose
+// context ended before began anew.
+func TestD1_ClosedStdoutIsSeenByShortReads(t *testing.T) {
+	s := spawn(t, shell(`exec 1>&-; sleep 60`))
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		_, err := s.Read(ctx)
+		cancel()
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("read: %v", err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the end of stdout is not seen by reads of 20 ms")
+		}
 	}
 }
