@@ -223,10 +223,11 @@ func (c *connection) ending(ctx context.Context) error {
 	return errStdoutClosed
 }
 
-// unwritable ends Read where lines could not be written whose writers have left: the server has closed its stdin.
+// unwritable ends Read where lines could not be written whose writers have left: the server has closed its stdin. What
+// it says on its way out is heard for as long as after an exit.
 func (c *connection) unwritable() {
 	if !c.closing.Load() {
-		c.stdout.cut()
+		c.clock.AfterFunc(drainWait, c.stdout.cut)
 	}
 }
 

@@ -65,6 +65,19 @@ func TestD1_gatheredLinesThatCannotBeWrittenEndRead(t *testing.T) {
 	}
 }
 
+// A server that has closed its stdin may still answer and exit as it likes, also when it is a gathered line that was not
+// taken.
+func TestW3_gatheredLinesThatCannotBeWrittenCutNoAnswerOff(t *testing.T) {
+	s := spawn(t, shell(`read line; exec 0<&-; echo closed >&2; sleep 0.1; echo '{"jsonrpc":"2.0","id":1,"result":{}}'`))
+	s.write(1, `{}`)
+	eventually(t, "the server closes its stdin", func() bool { return strings.Contains(s.errs.String(), "closed") })
+	if err := s.Write(context.Background(), call(2, `{}`)); err != nil {
+		t.Errorf("write: %v", err)
+	}
+	s.want(1)
+	s.wantExit(0)
+}
+
 // What was written before Close reaches the server before the end of its stdin.
 func TestP4_closeWritesWhatIsGathered(t *testing.T) {
 	for range 20 {
