@@ -28,7 +28,7 @@ type Reporter interface {
 }
 
 // A Resumer is a connection of which a Read can be called off: when its context ends, Read returns, no message is lost,
-// and the next Read goes on. Where that is so, who calls Read of a supervised connection reads from the wrapped one
+// and the next Read goes on; one that has failed fails again. Where that is so, who calls Read of a supervised connection reads from the wrapped one
 // himself, which saves handing each message from one goroutine to another. Without it, the context of every Read of
 // the wrapped connection ends with the connection.
 type Resumer interface {

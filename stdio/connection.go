@@ -130,7 +130,7 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if m := c.ReadReady(); m != nil {
+		if m := c.ready(); m != nil {
 			return m, nil
 		}
 		switch err := c.stdout.wait(ctx); {
@@ -142,9 +142,9 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// ReadReady returns the server's next message if it has been read from the pipe already; nil: Read has to wait, or to
-// say what has ended. It is for the goroutine that calls Read.
-func (c *connection) ReadReady() jsonrpc.Message {
+// ready returns the server's next message if it has been read from the pipe already; nil: Read has to wait, or to say
+// what has ended.
+func (c *connection) ready() jsonrpc.Message {
 	for {
 		text := c.next()
 		if text == nil {

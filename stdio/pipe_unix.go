@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// gathers says whether short lines are gathered: what is gathered when Close comes has to go into the pipe at once.
+const gathers = true
+
 // A probe writes to a pipe what it takes at once. Arguments and results of the system call are fields, so that a
 // write allocates nothing. Not safe for concurrent use.
 type probe struct {

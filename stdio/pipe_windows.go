@@ -2,6 +2,9 @@ package stdio
 
 import "os"
 
+// gathers is false: a probe could not write at Close what was gathered.
+const gathers = false
+
 // A probe writes nothing here: a write to a pipe of this system cannot be kept from waiting.
 type probe struct{}
 

@@ -74,7 +74,7 @@ func (w *writer) write(ctx context.Context, m jsonrpc.Message) error {
 		l.recycle()
 		return &EncodeError{Err: err}
 	}
-	if w.hurried() && w.gather(l) {
+	if gathers && w.hurried() && w.gather(l) {
 		return nil
 	}
 	if err := w.takeTurn(ctx); err != nil {
