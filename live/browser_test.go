@@ -25,6 +25,7 @@ type browser struct {
 	*testing.T
 	to      io.Writer
 	session string
+	works   bool // it has done what it was told
 
 	mu      sync.Mutex
 	next    int
@@ -93,6 +94,7 @@ func newBrowser(t *testing.T) *browser {
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
 		b.do(domain+".enable", nil)
 	}
+	b.works = true
 	return b
 }
 
@@ -144,7 +146,7 @@ func (b *browser) call(session, method string, params any) map[string]any {
 	id, waits := b.next, make(chan reply, 1)
 	if b.waiting == nil {
 		b.mu.Unlock()
-		b.Fatal("the browser has ended")
+		b.giveUp("the browser has ended")
 	}
 	b.waiting[id] = waits
 	b.mu.Unlock()
@@ -157,30 +159,39 @@ func (b *browser) call(session, method string, params any) map[string]any {
 	}
 	text, err := json.Marshal(message)
 	if err != nil {
-		b.Fatal(err)
+		b.giveUp("%v", err)
 	}
 	if _, err := b.to.Write(append(text, 0)); err != nil {
-		b.Fatal(err)
+		b.giveUp("%v", err)
 	}
 	select {
 	case r, ok := <-waits:
 		switch {
 		case !ok:
-			b.Fatalf("%s: the browser has ended", method)
+			b.giveUp("%s: the browser has ended", method)
 		case r.Error != nil && method == "Runtime.evaluate" && strings.Contains(r.Error.Message, "navigated"):
 			return b.call(session, method, params) // the page went, and with it the question; there is another one
 		case r.Error != nil:
-			b.Fatalf("%s: %s", method, r.Error.Message)
+			b.giveUp("%s: %s", method, r.Error.Message)
 		}
 		var result map[string]any
 		if err := json.Unmarshal(r.Result, &result); err != nil {
-			b.Fatal(err)
+			b.giveUp("%v", err)
 		}
 		return result
 	case <-time.After(browserPatience):
-		b.Fatalf("%s: no answer", method)
+		b.giveUp("%s: no answer", method)
 		return nil
 	}
+}
+
+// giveUp fails the test. A browser that has never worked is as none.
+func (b *browser) giveUp(format string, args ...any) {
+	b.Helper()
+	if !b.works && os.Getenv("CHROMIUM_REQUIRED") == "" {
+		b.Skip("Chromium does not work here: " + fmt.Sprintf(format, args...))
+	}
+	b.Fatalf(format, args...)
 }
 
 // browserPatience bounds every wait for the browser. Nothing that works takes near as long.
