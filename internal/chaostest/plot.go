@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +14,7 @@ import (
 const (
 	plotWidth   = 800
 	plotLeft    = 60 // of the area that is drawn in
-	plotRight   = 20
+	plotRight   = 40
 	plotTop     = 50
 	panelHeight = 90
 	panelGap    = 46
@@ -62,9 +63,14 @@ func (q quantity) panel(b *strings.Builder, top int, samples []Sample) {
 	for _, v := range []float64{0, ceiling} {
 		fmt.Fprintf(b, `<text class="small" x="%d" y="%.0f" text-anchor="end">%g</text>`+"\n", plotLeft-6, y(v)+4, v)
 	}
+	digits := 0
+	if end < 10 {
+		digits = 1
+	}
 	for i := range 7 {
 		at := end * float64(i) / 6
-		fmt.Fprintf(b, `<text class="small" x="%.0f" y="%d" text-anchor="middle">%.3g min</text>`+"\n", x(at), top+panelHeight+15, at)
+		minutes := strconv.FormatFloat(at, 'f', digits, 64)
+		fmt.Fprintf(b, `<text class="small" x="%.0f" y="%d" text-anchor="middle">%s min</text>`+"\n", x(at), top+panelHeight+15, minutes)
 	}
 	b.WriteString(`<polyline class="line" points="`)
 	for _, s := range samples {
