@@ -53,6 +53,9 @@ func (f *framer) next() ([]byte, error) {
 	}
 }
 
+// left reports whether there is something that next has not looked at, or waits for more of.
+func (f *framer) left() bool { return len(f.in) > 0 || len(f.held) > 0 }
+
 // hold keeps a piece of a line until the rest of it comes. The buffer never grows beyond the limit. Once the line is
 // longer than short ones are, it gets the room that the last such line needed: large messages seldom come alone.
 func (f *framer) hold(piece []byte) {

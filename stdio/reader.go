@@ -67,6 +67,9 @@ func (r *reader) wait(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {
+		if r.framer.left() {
+			return nil // it was sealed after next had found nothing
+		}
 		return r.err
 	}
 	if r.over.Load() {
