@@ -26,9 +26,9 @@ func (s *scanner) skip(i int) int {
 	case '"':
 		return s.skipText(i)
 	case '{':
-		return s.skipObject(i)
+		return s.skipContainer(i, '}')
 	case '[':
-		return s.skipArray(i)
+		return s.skipContainer(i, ']')
 	case 't':
 		return s.skipLiteral(i, "true")
 	case 'f':
@@ -43,20 +43,23 @@ func (s *scanner) skip(i int) int {
 	}
 }
 
-func (s *scanner) skipObject(i int) int {
+// skipContainer skips an object or an array, which closing ends.
+func (s *scanner) skipContainer(i int, closing byte) int {
 	if s.room == 0 {
 		return s.faultAt(i, "nested too deep")
 	}
 	s.room--
 	b := s.data
 	i = skipSpace(b, i+1)
-	if i < len(b) && b[i] == '}' {
+	if i < len(b) && b[i] == closing {
 		s.room++
 		return i + 1
 	}
 	for {
-		if i = s.skipName(i); i < 0 {
-			return -1
+		if closing == '}' {
+			if i = s.skipName(i); i < 0 {
+				return -1
+			}
 		}
 		if i = s.skip(i); i < 0 {
 			return -1
@@ -65,36 +68,7 @@ func (s *scanner) skipObject(i int) int {
 		switch {
 		case i >= len(b):
 			return s.faultAt(i, unexpectedEnd)
-		case b[i] == '}':
-			s.room++
-			return i + 1
-		case b[i] != ',':
-			return s.faultAt(i, "comma or closing bracket expected")
-		}
-		i = skipSpace(b, i+1)
-	}
-}
-
-func (s *scanner) skipArray(i int) int {
-	if s.room == 0 {
-		return s.faultAt(i, "nested too deep")
-	}
-	s.room--
-	b := s.data
-	i = skipSpace(b, i+1)
-	if i < len(b) && b[i] == ']' {
-		s.room++
-		return i + 1
-	}
-	for {
-		if i = s.skip(i); i < 0 {
-			return -1
-		}
-		i = skipSpace(b, i)
-		switch {
-		case i >= len(b):
-			return s.faultAt(i, unexpectedEnd)
-		case b[i] == ']':
+		case b[i] == closing:
 			s.room++
 			return i + 1
 		case b[i] != ',':
