@@ -16,8 +16,8 @@ import (
 // the next message.
 const readGrace = 5 * time.Millisecond
 
-// A reading says whose turn it is to read a peer. That is its pump, a goroutine of its own, so that what the peer says is heard
-// whether or not anybody is in Read: its end, answers to what is replayed, what is for a Stream.
+// A reading says whose turn it is to read a peer. That is its pump, a goroutine of its own, so that what the peer says
+// is heard whether or not anybody is in Read: its end, answers to what is replayed, what is for a Stream.
 //
 // But to pass each message from one goroutine to another costs more than to read it. So while the peer serves, and
 // where a read of it can be called off (Resumer), whoever is in Read takes the turn and reads for himself. When he

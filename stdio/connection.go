@@ -192,24 +192,20 @@ func (c *connection) ending(ctx context.Context) error {
 	}
 	timer := c.clock.Timer(drainWait - c.clock.Since(c.ended))
 	defer timer.Stop()
-	exited := c.exited
 	select {
 	case <-c.exited:
 	case <-timer.C:
 		select {
 		case <-c.dead: // something else holds its stderr open; watch waits for that no longer than this did
+			select {
+			case <-c.exited:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		default:
-			exited = nil
 		}
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-	if exited != nil {
-		select {
-		case <-exited:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 	}
 	if c.closing.Load() {
 		return io.EOF
