@@ -28,10 +28,11 @@ type reader struct {
 	flow flow
 	last bool // next has returned all there was; belongs to its caller
 
-	mu     sync.Mutex // held while a line is fetched
-	framer framer
-	chunk  []byte
-	err    error // io.EOF, or why the stream is of no use; the file is closed then
+	mu       sync.Mutex // held while a line is fetched
+	framer   framer
+	chunk    []byte
+	capacity capacity
+	err      error // io.EOF, or why the stream is of no use; the file is closed then
 
 	done    <-chan struct{} // of the context whose end interrupts a read of the pipe; nil: none does
 	unwatch func()          // undoes that; nil with done
@@ -77,6 +78,9 @@ func (r *reader) wait(ctx context.Context) error {
 		return nil
 	}
 	r.watch(ctx)
+	if len(r.framer.held) >= chunkSize {
+		r.capacity.raise(r.file)
+	}
 	n, err := r.file.Read(r.chunk)
 	r.framer.in = r.chunk[:n]
 	if n > 0 {
@@ -126,6 +130,7 @@ func (r *reader) finish(err error) {
 	r.err = err
 	r.framer.ended = true
 	r.chunk = nil
+	r.capacity.closed()
 	_ = r.file.Close()
 }
 

@@ -55,6 +55,7 @@ type writer struct {
 	mu       sync.Mutex
 	gathered *line // to be written by who has the turn next; nil: nothing
 	flushing bool  // a goroutine is about to take the turn for them
+	capacity capacity
 	why      error // of the end; nil: it has not come
 }
 
@@ -211,6 +212,9 @@ func (w *writer) writeAll(l *line, n int) error {
 	k, err := w.probe.write(l.text[n:])
 	if n += k; err == nil && n < len(l.text) {
 		w.stuck <- struct{}{}
+		if len(l.text) > chunkSize {
+			w.raise()
+		}
 		_, err = w.file.Write(l.text[n:])
 		select {
 		case <-w.stuck:
@@ -221,6 +225,13 @@ func (w *writer) writeAll(l *line, n int) error {
 		return w.fail(err)
 	}
 	return nil
+}
+
+// raise has the pipe hold more, for who has the turn.
+func (w *writer) raise() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.capacity.raise(w.file)
 }
 
 // fail ends the writer after a failed write and returns why it ended, which may be another reason: a write that
@@ -240,6 +251,7 @@ func (w *writer) end(why error) error {
 	defer w.mu.Unlock()
 	if w.why == nil {
 		w.why = why
+		w.capacity.closed()
 		_ = w.file.Close()
 	}
 	return w.why

@@ -1,0 +1,56 @@
+package stdio
+
+import (
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is raised, in bytes, and how many pipes of this process at the same time. A user whose pipes hold more than
+// /proc/sys/fs/pipe-user-pages-soft, by default 64 MiB, gets small ones from then on, in all of his processes
+// (pipe(7)): a quarter of that is our share.
+const (
+	raisedCapacity = 256 << 10
+	raisedMax      = 64
+)
+
+var raisedPipes atomic.Int32
+
+// A capacity is how much a pipe holds: by itself what a chunk does, so that a large message goes through it in many
+// pieces, with a change of processes for each. The zero value is of one that was left as it is.
+type capacity struct {
+	asked  bool
+	raised bool
+}
+
+// raise has the pipe hold more, if it may. It asks once.
+func (c *capacity) raise(f *os.File) {
+	if c.asked {
+		return
+	}
+	c.asked = true
+	if raisedPipes.Add(1) > raisedMax {
+		raisedPipes.Add(-1)
+		return
+	}
+	raw, err := f.SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			size, err := unix.FcntlInt(fd, unix.F_SETPIPE_SZ, raisedCapacity)
+			c.raised = err == nil && size >= raisedCapacity
+		})
+	}
+	if !c.raised {
+		raisedPipes.Add(-1)
+	}
+}
+
+// closed is that the pipe is: another may be raised in its place.
+func (c *capacity) closed() {
+	if c.raised {
+		c.raised = false
+		raisedPipes.Add(-1)
+	}
+	c.asked = true
+}

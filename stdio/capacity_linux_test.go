@@ -1,0 +1,96 @@
+package stdio
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"golang.org/x/sys/unix"
+)
+
+// TestCapacity: a large message has its pipe hold more, short ones do not; what is raised counts until the pipe is
+// closed, and all goes through where no more may be raised.
+func TestCapacity(t *testing.T) {
+	long := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	for _, test := range []struct {
+		name    string
+		params  json.RawMessage
+		taken   int32 // of all that may be raised
+		raised  bool
+		counted int32 // while both pipes are open
+	}{
+		{name: "short", params: json.RawMessage(`"short"`)},
+		{name: "long", params: long, raised: true, counted: 2},
+		{name: "long, with none left", params: long, taken: raisedMax},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			raisedPipes.Store(test.taken)
+			defer raisedPipes.Store(0)
+			theirIn, in := pipe(t)
+			out, theirOut := pipe(t)
+			usual := pipeSize(t, in)
+			go func() {
+				_, _ = io.Copy(theirOut, theirIn)
+				theirOut.Close()
+			}()
+			w := newWriter(in, new(flow), func() {})
+			r := newReader(out, 4<<20)
+
+			wrote := make(chan error, 1)
+			go func() { wrote <- w.write(context.Background(), &jsonrpc.Request{Method: "m", Params: test.params}) }()
+			line := r.next()
+			for line == nil {
+				if err := r.wait(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				line = r.next()
+			}
+			if err := <-wrote; err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(line), string(test.params)) {
+				t.Errorf("read %d bytes that are not what was written", len(line))
+			}
+			for name, f := range map[string]*os.File{"stdin": in, "stdout": out} {
+				if size := pipeSize(t, f); (size >= raisedCapacity) != test.raised || !test.raised && size != usual {
+					t.Errorf("%s holds %d bytes, %d before; want it raised: %t", name, size, usual, test.raised)
+				}
+			}
+			if n := raisedPipes.Load() - test.taken; n != test.counted {
+				t.Errorf("%d pipes count as raised, want %d", n, test.counted)
+			}
+			w.end(errClosed)
+			r.seal()
+			if n := raisedPipes.Load() - test.taken; n != 0 {
+				t.Errorf("%d pipes count as raised after their end", n)
+			}
+		})
+	}
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+func pipeSize(t *testing.T, f *os.File) (size int) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if controlled := raw.Control(func(fd uintptr) { size, err = unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0) }); controlled != nil {
+		t.Fatal(controlled)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
