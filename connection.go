@@ -35,7 +35,7 @@ func (c *connection) Write(ctx context.Context, m jsonrpc.Message) error {
 	case !ok:
 		return c.answer(ctx, m.(*jsonrpc.Response)) // there is no third kind
 	case r.IsCall():
-		return c.call(ctx, &call{request: r, ctx: ctx})
+		return c.call(ctx, entry{request: r, ctx: ctx})
 	}
 	return c.notify(ctx, r)
 }
@@ -53,13 +53,13 @@ func nothing(m jsonrpc.Message) bool {
 
 // call sends a call, which is registered first (W6). Where the connection ends under it, the ledger answers or
 // keeps it, and that is no error here (W7).
-func (c *connection) call(ctx context.Context, entry *call) error {
+func (c *connection) call(ctx context.Context, e entry) error {
 	l := c.t.life
-	p, err := c.register(entry)
+	p, registered, err := c.register(e)
 	if err == errSealed {
 		err = l.board.refusal()
-		if entry.request.Method == methodPing && err == ErrReconnecting {
-			if l.ledger.answerPing(entry.request.ID) {
+		if e.request.Method == methodPing && err == ErrReconnecting {
+			if l.ledger.answerPing(e.request.ID) {
 				return nil
 			}
 			err = l.board.refusal()
@@ -68,21 +68,22 @@ func (c *connection) call(ctx context.Context, entry *call) error {
 	if err != nil {
 		return err
 	}
-	if entry.request.Method == methodDiscover && l.ledger.probing(entry) {
+	if e.request.Method == methodDiscover && l.ledger.probing(registered) {
 		l.watchProbe(p)
 	}
-	err = p.conn.Write(ctx, entry.request)
+	err = p.conn.Write(ctx, e.request)
 	switch {
-	case err == nil && entry.end != nil:
-		l.ledger.hold(p.generation, entry, entry.end)
+	case err == nil && e.end != nil:
+		l.ledger.hold(p.generation, registered, e.end)
 		return nil
 	case err == nil:
+		registered.written.Store(true)
 		return nil
-	case !writersOwn(ctx, entry.request, err):
+	case !writersOwn(ctx, e.request, err):
 		p.broke(err)
 		return nil
 	}
-	withdrawn, tell := l.ledger.withdraw(entry, p.generation)
+	withdrawn, tell := l.ledger.withdraw(registered, p.generation)
 	if !withdrawn {
 		return nil
 	}
@@ -103,17 +104,17 @@ func (c *connection) tell(n *jsonrpc.Request) {
 }
 
 // register takes a call in for the peer that serves. It fails with errSealed where none does.
-func (c *connection) register(entry *call) (*peer, error) {
+func (c *connection) register(e entry) (*peer, *call, error) {
 	for {
 		p := c.t.life.board.peer.Load()
 		if p == nil {
-			return nil, errSealed
+			return nil, nil, errSealed
 		}
-		err := c.t.life.ledger.register(p.generation, entry)
+		registered, err := c.t.life.ledger.register(p.generation, e)
 		if err == errSealed && c.t.life.board.peer.Load() != p {
 			continue // p was superseded between the two
 		}
-		return p, err
+		return p, registered, err
 	}
 }
 

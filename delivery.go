@@ -42,7 +42,7 @@ func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
 	case *jsonrpc.Response:
 		// The answer to a kept call passes at once. That to a stream waits behind the stream's deliveries, and that to
 		// a call which came in with the door open behind what was said before it.
-		if c := l.calls.get(m.ID); l.holding && (l.door || c != nil && c.in == &l.streams) {
+		if l.holding && (l.door || l.isStream(m.ID)) {
 			l.inbox.hold(m)
 			break
 		}
@@ -86,6 +86,7 @@ func (l *ledger) settle(r *jsonrpc.Response) {
 	}
 	l.session.answered(c.request, r)
 	l.push(r)
+	l.recycle(c)
 }
 
 // route passes a request or a notification of the peer to whom it is for; l.mu is held.
@@ -136,13 +137,19 @@ func (l *ledger) endStreams(ms []jsonrpc.Message) {
 	}
 }
 
+// isStream reports whether a stream is open by that id; l.mu is held.
+func (l *ledger) isStream(id jsonrpc.ID) bool {
+	c := l.calls.get(id)
+	return c != nil && c.in == &l.streams
+}
+
 // streamCancelled ends the stream id, which the server has cancelled; l.mu is held. It reports whether that was
 // one with a Stream.
 func (l *ledger) streamCancelled(id jsonrpc.ID) bool {
-	c := l.calls.get(id)
-	if c == nil || c.in != &l.streams {
+	if !l.isStream(id) {
 		return false
 	}
+	c := l.calls.get(id)
 	l.remove(c)
 	if c.stream == nil {
 		return false

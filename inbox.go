@@ -58,8 +58,12 @@ func (b *inbox) push(m jsonrpc.Message) {
 		b.messages, b.head = b.messages[:n], 0
 	}
 	b.messages = append(b.messages, m)
-	b.load.Add(weight(m))
-	b.pending.Store(true)
+	if w := weight(m); w > 0 {
+		b.load.Add(w)
+	}
+	if !b.pending.Load() {
+		b.pending.Store(true)
+	}
 }
 
 // finish has Read return end behind the messages.

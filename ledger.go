@@ -33,6 +33,7 @@ type ledger struct {
 	calls     index          // calls and streams, by id
 	flight    list           // calls
 	streams   list           // subscriptions/listen requests that are open
+	spare     list           // calls that are over
 	handles   int            // how many of those have a Stream
 	topics    map[string]int // how many streams have asked for each thing that can be listened to
 	cancelled list           // calls that the client has cancelled and that may still be answered
@@ -56,17 +57,47 @@ type ledger struct {
 	room     chan struct{}           // holds a token when deliver may have room again, or was superseded
 }
 
+// An entry is what a call is registered with.
+type entry struct {
+	request *jsonrpc.Request
+	ctx     context.Context // of its Write: its values and its life
+	stream  *Stream         // nil: it was opened by the client, or is no stream
+	end     func()          // ends the context of its first Write, when the call is over; nil: that is not ours to end
+}
+
 // A call is a request of the client that awaits its answer.
 type call struct {
-	request    *jsonrpc.Request
-	ctx        context.Context                // of its Write: its values and its life
-	stream     *Stream                        // nil: it was opened by the client, or is no stream
+	entry
 	filter     *mcp.NotificationSubscriptions // of a stream; nil: it has none that can be read
 	generation int                            // the one that it was last sent to; -1: none yet
-	end        func()                         // ends the context of its first Write, when the call is over; nil: that is not ours to end
 	release    func()                         // ends the context of its last Write; nil: that is not ours to end
 	prev, next *call
 	in         *list // the list that it is in; nil: it was answered or withdrawn
+
+	written atomic.Bool // its first Write is over and was well: the writer has let go of it
+	moved   bool        // it has outlived a peer, and who replays it may hold it
+}
+
+// spareCalls is how many calls that are over wait for the next ones.
+const spareCalls = 512
+
+// newCall returns a call; l.mu is held.
+func (l *ledger) newCall(e entry) *call {
+	c := l.spare.first
+	if c == nil {
+		return &call{entry: e}
+	}
+	l.spare.remove(c)
+	c.entry = e
+	return c
+}
+
+// recycle keeps a call that was answered for the next one, if nobody else can have it; l.mu is held.
+func (l *ledger) recycle(c *call) {
+	if c.written.Load() && !c.moved && c.stream == nil && l.spare.len < spareCalls {
+		*c = call{}
+		l.spare.push(c)
+	}
 }
 
 // cancelledLimit is how many calls that the client has cancelled wait for an answer that may never come. The
@@ -101,29 +132,30 @@ func (l *ledger) nextID() jsonrpc.ID {
 
 // register takes a call in for generation, before it is written. It fails with errSealed, or with an error
 // that names the id where that is in use.
-func (l *ledger) register(generation int, c *call) error {
+func (l *ledger) register(generation int, e entry) (*call, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.door || generation != l.generation {
-		return errSealed
+		return nil, errSealed
 	}
-	id := c.request.ID
+	id := e.request.ID
 	if l.calls.get(id) != nil {
-		return idInUse(id.Raw())
+		return nil, idInUse(id.Raw())
 	}
+	c := l.newCall(e)
 	c.generation = generation
 	l.calls.put(id, c)
 	first := !l.asked
 	l.asked = true
 	if c.request.Method == methodListen {
 		l.listen(c)
-		return nil
+		return c, nil
 	}
 	if c.request.Method == methodDiscover && first {
 		l.probe = c
 	}
 	l.flight.push(c)
-	return nil
+	return c, nil
 }
 
 // listen takes in a stream; l.mu is held.
@@ -262,11 +294,11 @@ func (l *ledger) sealed(lost error) (calls []*call) {
 		l.fail(c, lost)
 	}
 	for c := range l.streams.all() {
-		c.generation = -1
+		c.generation, c.moved = -1, true
 	}
 	for c := range l.flight.all() {
 		l.session.unanswered(c.request)
-		c.generation = -1
+		c.generation, c.moved = -1, true
 		calls = append(calls, c)
 	}
 	return calls

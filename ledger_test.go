@@ -18,7 +18,7 @@ func TestW2_AnswerBehindWhatWasHeld(t *testing.T) {
 	l.deliver(ctx, 0, &jsonrpc.Request{Method: "notifications/first"})
 	l.admit()
 	id, _ := jsonrpc.MakeID(1.0)
-	if err := l.register(0, &call{request: &jsonrpc.Request{ID: id, Method: "tools/call"}, ctx: ctx}); err != nil {
+	if _, err := l.register(0, entry{request: &jsonrpc.Request{ID: id, Method: "tools/call"}, ctx: ctx}); err != nil {
 		t.Fatal(err)
 	}
 	l.deliver(ctx, 0, &jsonrpc.Request{Method: "notifications/second"})
@@ -39,5 +39,65 @@ func TestW2_AnswerBehindWhatWasHeld(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"notifications/first", "notifications/second", `"third"`}, got); d != "" {
 		t.Errorf("read (-want +got):\n%s", d)
+	}
+}
+
+// TestW6_CallsAreUsedAgain: a call that was answered serves the next one, unless somebody may still have it: its
+// writer, until the Write is over, or who replays it.
+func TestW6_CallsAreUsedAgain(t *testing.T) {
+	ctx := context.Background()
+	for _, test := range []struct {
+		name    string
+		written bool
+		lost    bool
+		again   bool
+	}{
+		{name: "answered", written: true, again: true},
+		{name: "answered during its Write"},
+		{name: "kept at a death", written: true, lost: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newLedger()
+			generation := 0
+			open := func() {
+				l.hear(generation, func(jsonrpc.ID) bool { return false })
+				l.admit()
+				l.release()
+			}
+			register := func(n float64) *call {
+				id, _ := jsonrpc.MakeID(n)
+				c, err := l.register(generation, entry{request: &jsonrpc.Request{ID: id, Method: "tools/call"}, ctx: ctx})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+			open()
+			first := register(1)
+			id := first.request.ID
+			first.written.Store(test.written)
+			if test.lost {
+				l.seal(func(*jsonrpc.Request) bool { return true }, ErrPeerLost)
+				generation++
+				open()
+				if !l.resend(generation, first) {
+					t.Fatal("the call was not kept")
+				}
+			}
+			l.deliver(ctx, generation, &jsonrpc.Response{ID: id, Result: json.RawMessage(`1`)})
+			if m, err := l.read(ctx); err != nil || m.(*jsonrpc.Response).ID != id {
+				t.Fatalf("read %v, %v", m, err)
+			}
+			second := register(2)
+			if again := second == first; again != test.again {
+				t.Errorf("used again: %t, want %t", again, test.again)
+			}
+			if second.written.Load() || second.moved || second.generation != generation || second.in != &l.flight {
+				t.Error("the second call has something of the first")
+			}
+			if !test.again && first.request.ID != id {
+				t.Error("the call of a writer is another one now")
+			}
+		})
 	}
 }

@@ -69,7 +69,7 @@ func (t *Transport) Listen(ctx context.Context, p *mcp.SubscriptionsListenParams
 	life := context.WithoutCancel(ctx)
 	writing, cancel := context.WithCancelCause(life)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	err = (&connection{t}).call(writing, &call{
+	err = (&connection{t}).call(writing, entry{
 		request: &jsonrpc.Request{ID: s.id, Method: methodListen, Params: params},
 		ctx:     life,
 		end:     func() { cancel(nil) },
