@@ -1157,32 +1157,36 @@ func TestC8_NobodyReads(t *testing.T) {
 }
 
 // Close of the connection from the goroutine that reads, while a hook is blocked: it returns at once. OnDrain has
-// its turn after that hook, so the drain timeout is what ends the connection.
+// its turn after that hook, so the drain timeout is what ends the connection; the default, where there is none.
 func TestC8_FromTheReadingGoroutineWithAHookBlocked(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		hold := make(chan struct{})
-		r.OnError(func(error) { <-hold })
-		r.onMint(0, func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil })
-		conn, err := r.Connect(context.Background())
-		want(r, "Connect", "ok", kind(err))
-		r.Last().Report(errors.New("stray line"))
-		began := time.Now()
-		ended := later(func() error {
-			conn.Read(context.Background())
-			conn.Close()
-			want(r, "Close of the connection took", 0, time.Since(began))
-			_, err := conn.Read(context.Background())
-			return err
+	for _, timeout := range []time.Duration{supervised.DefaultDrainTimeout, 0} {
+		t.Run(fmt.Sprintf("drain timeout %v", timeout), func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				hold := make(chan struct{})
+				r.OnError(func(error) { <-hold })
+				r.onMint(0, func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil })
+				conn, err := r.Connect(context.Background())
+				want(r, "Connect", "ok", kind(err))
+				r.Last().Report(errors.New("stray line"))
+				began := time.Now()
+				ended := later(func() error {
+					conn.Read(context.Background())
+					conn.Close()
+					want(r, "Close of the connection took", 0, time.Since(began))
+					_, err := conn.Read(context.Background())
+					return err
+				})
+				r.Last().Say(&jsonrpc.Request{Method: "notifications/message"})
+				pass(supervised.DefaultDrainTimeout - 1)
+				want(r, "hooks, while one is blocked", lines("error: stray line"), r.hooks())
+				pass(1)
+				r.wantState(supervised.StateClosed)
+				want(r, "Read", io.EOF.Error(), kind(<-ended))
+				close(hold)
+				want(r, "hooks", lines("drain", "close"), r.hooks())
+			}, supervised.WithDrainTimeout(timeout))
 		})
-		r.Last().Say(&jsonrpc.Request{Method: "notifications/message"})
-		pass(supervised.DefaultDrainTimeout - 1)
-		want(r, "hooks, while one is blocked", lines("error: stray line"), r.hooks())
-		pass(1)
-		r.wantState(supervised.StateClosed)
-		want(r, "Read", io.EOF.Error(), kind(<-ended))
-		close(hold)
-		want(r, "hooks", lines("drain", "close"), r.hooks())
-	})
+	}
 }
 
 // With nothing to drain there is nothing that the close could wait for.

@@ -3,6 +3,7 @@ package supervised_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,6 +160,44 @@ func TestH5_AttemptsBehindAHookThatBlocks(t *testing.T) {
 				r.hooks()
 				r.Transport.Close()
 				want(r, "what comes once is told", lines("drain", "close"), r.hooks())
+			}, supervised.WithBudget(grants))
+		})
+	}
+}
+
+// What comes but once is told however many attempts were not: that one of them came up, or that none will.
+func TestH5_WhatComesOnceBehindAHookThatBlocks(t *testing.T) {
+	const attempts = 1500
+	for _, last := range []supervised.State{supervised.StateServing, supervised.StateExhausted} {
+		t.Run(last.String(), func(t *testing.T) {
+			left := attempts + 1
+			grants := budgetFunc(func(budget.Death) (budget.Grant, bool) {
+				left--
+				return budget.Grant{}, left > 0
+			})
+			inBubble(t, func(r *rig) {
+				hold := make(chan struct{})
+				var told []supervised.State
+				r.OnTransition(func(s supervised.Transition) {
+					if told = append(told, s.To); s.Event == supervised.EventConnectFailed {
+						<-hold
+					}
+				})
+				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error {
+					if p.Number > 0 && (last == supervised.StateExhausted || p.Number < attempts) {
+						return errCrash
+					}
+					return nil
+				}
+				r.connect()
+				r.Last().Die(errCrash)
+				pass(time.Minute)
+				close(hold)
+				synctest.Wait()
+				want(r, "told of "+last.String(), true, slices.Contains(told[len(told)-2:], last))
+				r.hooks()
+				r.Transport.Close()
+				r.hooks()
 			}, supervised.WithBudget(grants))
 		})
 	}
