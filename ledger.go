@@ -33,10 +33,10 @@ type ledger struct {
 	calls     index          // calls and streams, by id
 	flight    list           // calls
 	streams   list           // subscriptions/listen requests that are open
-	spare     list           // calls that are over
 	handles   int            // how many of those have a Stream
 	topics    map[string]int // how many streams have asked for each thing that can be listened to
 	cancelled list           // calls that the client has cancelled and that may still be answered
+	spare     list           // calls that are over, for the next ones
 	own       map[jsonrpc.ID]func(*jsonrpc.Response)
 	ownIDs    string // the prefix of the ids in own
 	ownCount  uint64
