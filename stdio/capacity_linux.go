@@ -24,7 +24,7 @@ type capacity struct {
 	raised bool
 }
 
-// raise has the pipe hold more, if it may. It asks once.
+// raise has the pipe hold more, if it may and does not already. It asks once.
 func (c *capacity) raise(f *os.File) {
 	if c.asked {
 		return
@@ -37,8 +37,17 @@ func (c *capacity) raise(f *os.File) {
 	raw, err := f.SyscallConn()
 	if err == nil {
 		_ = raw.Control(func(fd uintptr) {
+			if size, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err != nil || size >= raisedCapacity {
+				return // the server has seen to it
+			}
 			size, err := unix.FcntlInt(fd, unix.F_SETPIPE_SZ, raisedCapacity)
-			c.raised = err == nil && size >= raisedCapacity
+			if err != nil {
+				return
+			}
+			c.raised = true
+			// Before the fix "pipe: wakeup wr_wait after setting max_usage" of Linux 6.8, who waits to write is woken
+			// while the old limit is in force, and waits on for ever. The same size again wakes him under the new one.
+			_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size)
 		})
 	}
 	if !c.raised {

@@ -3,10 +3,13 @@ package stdio
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"golang.org/x/sys/unix"
@@ -70,6 +73,80 @@ func TestCapacity(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCapacity_neverLowered: a server that had its pipe hold 1 MiB was left with a quarter of that.
+func TestCapacity_neverLowered(t *testing.T) {
+	defer raisedPipes.Store(0)
+	r, w := pipe(t)
+	raw, err := w.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.Control(func(fd uintptr) { _, err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
+	if err != nil {
+		t.Skip(err)
+	}
+	var c capacity
+	c.raise(r)
+	if size := pipeSize(t, r); size != 1<<20 {
+		t.Errorf("the pipe held 1 MiB and holds %d bytes", size)
+	}
+	if n := raisedPipes.Load(); n != 0 {
+		t.Errorf("%d pipes count as raised", n)
+	}
+}
+
+// TestCapacity_wakesWhoWaitsToWrite: where a writer that sleeps in front of a full pipe is woken before there is more
+// room, as in Linux before 6.8, it slept on, and no later read woke it.
+func TestCapacity_wakesWhoWaitsToWrite(t *testing.T) {
+	defer raisedPipes.Store(0)
+	for range 20 {
+		r, w := pipe(t)
+		raw, err := w.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := make([]byte, 512<<10)
+		wrote := make(chan error, 1)
+		go func() {
+			var err error
+			controlled := raw.Control(func(fd uintptr) { // a system call that blocks, as a server makes it
+				if err = unix.SetNonblock(int(fd), false); err == nil {
+					_, err = unix.Write(int(fd), text)
+				}
+			})
+			wrote <- errors.Join(controlled, err)
+		}()
+		for usual := pipeSize(t, r); inPipe(t, r) < usual; {
+			runtime.Gosched()
+		}
+		var c capacity
+		c.raise(r)
+		if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, r, int64(len(text))); err != nil {
+			t.Fatalf("the writer waits on: %v", err)
+		}
+		if err := <-wrote; err != nil {
+			t.Fatal(err)
+		}
+		c.closed()
+	}
+}
+
+// inPipe returns how many bytes wait in the pipe.
+func inPipe(t *testing.T, f *os.File) (n int) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func pipe(t *testing.T) (r, w *os.File) {
