@@ -599,7 +599,7 @@ func TestB8_SharedBudgetUnderConcurrentDeaths(t *testing.T) {
 func TestB8_AskedOncePerDeath(t *testing.T) {
 	b := &countingBudget{Budget: tumbling(t, 10, time.Minute, 0)}
 	inBubble(t, func(r *rig) {
-		r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Fleet.Process = true
 		r.connect()
 		began := time.Now()
 		pass(7 * time.Second)

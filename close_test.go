@@ -906,7 +906,7 @@ func TestC6_InsideAHook(t *testing.T) {
 			for _, timeout := range []time.Duration{supervised.DefaultDrainTimeout, 0} {
 				t.Run(fmt.Sprintf("%s in %s, drain timeout %v", way, tt.name, timeout), func(t *testing.T) {
 					inBubble(t, func(r *rig) {
-						r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+						r.Fleet.Process = true
 						began := time.Now()
 						var in, out int
 						tt.hook(r, func() { in++; close(r); out++ })
@@ -1193,7 +1193,7 @@ func TestC8_FromTheReadingGoroutineWithAHookBlocked(t *testing.T) {
 func TestC8_WithAHookBlockedAndNothingToDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fleet peertest.Fleet
-		fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		fleet.Process = true
 		tr, err := supervised.New(fleet.Mint)
 		want(t, "New", "ok", kind(err))
 		hold := make(chan struct{})

@@ -305,7 +305,7 @@ func TestX2_SDKCacheWithRefreshNotices(t *testing.T) {
 // that may differ.
 func TestX3_ConnectionAndNothingMore(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Fleet.Process = true
 		r.connect()
 		methods := func(t reflect.Type) []string {
 			names := lines()

@@ -129,7 +129,7 @@ func TestB7_ClockJumpsEightHours(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			now := clock.NewMock()
 			inBubble(t, func(r *rig) {
-				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+				r.Fleet.Process = true
 				r.connect()
 				tt.until(r)
 				synctest.Wait()
@@ -158,7 +158,7 @@ func TestW2_FloodOfAServerThatNobodyReads(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, supervised.WithRestartDelay(0))
 				defer r.Transport.Close()
-				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = process; return nil }
+				r.Fleet.Process = process
 				conn, err := r.Transport.Connect(context.Background())
 				if err != nil {
 					t.Fatal(err)

@@ -73,7 +73,7 @@ func TestH1_OneAtATime(t *testing.T) {
 			time.Sleep(time.Millisecond) // so that another could come in
 			inside.Add(-1)
 		}
-		r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Fleet.Process = true
 		for range 3 {
 			r.OnClose(func(error) { enter() })
 			r.OnReconnect(func(context.Context) error { enter(); return nil })
@@ -434,7 +434,7 @@ func TestH4_AnyMethodInsideAHook(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+				r.Fleet.Process = true
 				began, called := time.Now(), 0
 				soon, cancel := context.WithCancel(context.Background())
 				cancel()
@@ -553,7 +553,7 @@ func TestH5_NothingMechanicalWaitsForAHook(t *testing.T) {
 	for _, tt := range blocked {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+				r.Fleet.Process = true
 				hold, inside := make(chan struct{}), false
 				tt.hook(r, func() { inside = true; <-hold })
 				r.connect()
@@ -603,7 +603,7 @@ func TestH5_EndsWithAHookBlocked(t *testing.T) {
 					return budget.Grant{Max: 1}, d.Uptime < time.Hour
 				})
 				inBubble(t, func(r *rig) {
-					r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+					r.Fleet.Process = true
 					hold := make(chan struct{})
 					tt.hook(r, func() { <-hold })
 					r.connect()

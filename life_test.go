@@ -224,7 +224,7 @@ func TestL3_FirstConnectionFails(t *testing.T) {
 
 func TestL3_AbandonedConnectionIsNotHeard(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Process = true
 		r.OnStart = func(ctx context.Context, p *peertest.Peer) error {
 			if p.Number == 0 {
 				time.Sleep(time.Minute / 4) // whatever its context says
@@ -333,7 +333,7 @@ func TestL4_Values(t *testing.T) {
 func TestL4_AsLongAsTheConnection(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		var starts [3]context.Context
-		r.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Process = true
 		r.OnStart = func(ctx context.Context, p *peertest.Peer) error { starts[p.Number] = ctx; return nil }
 		lives := func(i int, lives bool) {
 			r.Helper()
@@ -968,7 +968,7 @@ func TestL7_TrueBeforeARefusalTellsIt(t *testing.T) {
 
 func TestL8_Restart(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Process = true
 		wantIs(t, "before start", r.Restart(errBoom), supervised.ErrNotStarted)
 		r.connect()
 		for i := range 10 { // more often than the budget has restarts

@@ -49,7 +49,7 @@ func (r *rig) next() (string, error) {
 
 // allProcesses has the peers of the fleet be processes.
 func (r *rig) allProcesses() {
-	r.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+	r.Process = true
 }
 
 // keepAll keeps whatever is in flight.
@@ -319,7 +319,7 @@ func TestW3_WrittenBeforeTheEnd(t *testing.T) {
 		for _, process := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, process %v", name, process), func(t *testing.T) {
 				inBubble(t, func(r *rig) {
-					r.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = process; return nil }
+					r.Process = process
 					r.connect()
 					p := r.Last()
 					var answers []string
@@ -855,7 +855,7 @@ func wander(t *testing.T, steps []string, picks []int, kept, process, settle boo
 		opts = append(opts, supervised.WithRetryLostRequests())
 	}
 	r := newRig(t, opts...)
-	r.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = process; return nil }
+	r.Process = process
 	r.connect()
 	w = walk{calls: make(map[int64]string), late: make(map[string]bool)}
 	ids, serial := int64(0), 0

@@ -81,7 +81,7 @@ func TestE3_ServerThatExitsOnTheProbe(t *testing.T) {
 			r.onWrite(0, "1 server/discover", func(_ context.Context, p *peertest.Peer) error { p.Die(io.EOF); return nil })
 		}, nil},
 		{"E3 exits", func(r *rig) {
-			r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+			r.Fleet.Process = true
 			r.onWrite(0, "1 server/discover", func(_ context.Context, p *peertest.Peer) error { p.Die(&peertest.Exit{Code: 1}); return nil })
 		}, nil},
 		{"E3 exits a day later", func(r *rig) {

@@ -14,7 +14,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed7990db67/supervised"
-	"github.com/seed7990db67/supervised/internal/peertest"
 )
 
 // byHand is a rig whose peers are read by who is in Read, and in which nobody is: one message has been read, for
@@ -23,7 +22,7 @@ func byHand(t *testing.T, f func(r *rig), opts ...supervised.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, opts...)
 		defer r.Transport.Close()
-		r.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Process = true
 		conn, err := r.Transport.Connect(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -166,7 +165,7 @@ func TestB7_ReadingDoesNotWaitForTheClock(t *testing.T) {
 	mock := clock.NewMock()
 	r := newRig(t, supervised.WithClock(mock))
 	defer r.Transport.Close()
-	r.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+	r.Process = true
 	died := make(chan error, 1)
 	r.OnClose(func(cause error) { died <- cause })
 	conn, err := r.Transport.Connect(t.Context())

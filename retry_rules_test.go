@@ -690,7 +690,7 @@ func TestQ6_AnsweredJustBeforeTheDeath(t *testing.T) {
 	for _, process := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Q6 process: %t", process), func(t *testing.T) {
 			inBubble(t, func(r *rig) {
-				r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = process; return nil }
+				r.Fleet.Process = process
 				r.connect()
 				r.ask(1, "tools/list", `{}`)
 				r.ask(2, "tools/list", `{}`)
@@ -710,7 +710,7 @@ func TestQ6_AnsweredJustBeforeTheDeath(t *testing.T) {
 // The exit is seen, the output is held open, and the answer is written while the death waits to be acted on (W3).
 func TestQ6_AnsweredAfterTheExit(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Fleet.Process = true
 		r.connect()
 		r.ask(1, "tools/list", `{}`)
 		r.Last().Exit(errCrash)

@@ -20,7 +20,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed7990db67/supervised"
-	"github.com/seed7990db67/supervised/internal/peertest"
 )
 
 // A flood is a server that says the same thing for ever, and counts how often it could.
@@ -109,7 +108,7 @@ func TestW2_FloodIsLeftWaiting(t *testing.T) {
 // return.
 func TestH5_FloodOfReports(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.Fleet.OnMint = func(_ context.Context, p *peertest.Peer) error { p.Process = true; return nil }
+		r.Fleet.Process = true
 		r.connect()
 		synctest.Wait() // the turn of its transition counts among those that wait
 		hold := make(chan struct{})

@@ -17,6 +17,8 @@ import (
 // A Fleet mints peers; its Mint is a factory. The functions are asked at each spawn, where they are set; set
 // them before the first.
 type Fleet struct {
+	// Process is that of each peer: from the moment on that others can have it, where OnMint could be too late.
+	Process bool
 	// OnMint may fail a mint, hold it up, or shape the peer before it is handed out.
 	OnMint func(ctx context.Context, p *Peer) error
 	// OnStart may fail a start or hold it up.
@@ -30,7 +32,7 @@ type Fleet struct {
 
 // Mint is a factory.
 func (f *Fleet) Mint(ctx context.Context) (mcp.Transport, error) {
-	p := &Peer{fleet: f, Context: ctx, wake: make(chan struct{}, 1), closed: make(chan struct{}), exited: make(chan struct{})}
+	p := &Peer{fleet: f, Process: f.Process, Context: ctx, wake: make(chan struct{}, 1), closed: make(chan struct{}), exited: make(chan struct{})}
 	f.mu.Lock()
 	p.Number = len(f.peers)
 	f.peers = append(f.peers, p)
