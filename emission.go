@@ -15,28 +15,36 @@ type occasion struct {
 // emit queues the hooks that a row names. The channel that it returns is closed when the last of them has been
 // called; nil: there is none.
 func (l *lifecycle) emit(hooks []string, o occasion) (done <-chan struct{}) {
+	var turns []*turn
+	add := func(ready <-chan struct{}, run func()) { turns = append(turns, newTurn(ready, run)) }
 	for _, hook := range hooks {
 		switch hook {
 		case hookDrain:
 			if !o.drained {
-				done = l.hooks.emit(nil, func() {
+				add(nil, func() {
 					ctx, cancel := l.drainContext(context.Background())
 					defer cancel()
 					l.hooks.runDrain(ctx)
 				})
 			}
 		case hookClose:
-			done = l.hooks.emit(o.gone, func() { l.hooks.runClose(o.closeCause()) })
+			add(o.gone, func() { l.hooks.runClose(o.closeCause()) })
 		case hookReconnect:
-			done = l.hooks.emit(nil, func() { l.hooks.runReconnect(o.peer.settled) })
+			add(nil, func() { l.hooks.runReconnect(o.peer.settled) })
 		case hookError:
-			done = l.hooks.emitLoose(func() { l.hooks.runError(o.cause) })
+			if e := l.hooks.looseTurn(func() { l.hooks.runError(o.cause) }); e != nil {
+				turns = append(turns, e)
+			}
 		case hookExhausted:
 			failure := l.failure
-			done = l.hooks.emit(nil, func() { l.hooks.runError(failure) })
+			add(nil, func() { l.hooks.runError(failure) })
 		}
 	}
-	return done
+	l.hooks.enqueue(turns...)
+	if len(turns) == 0 {
+		return nil
+	}
+	return turns[len(turns)-1].done
 }
 
 // closeCause is what OnClose gets: the cause, with what has become known of the peer's exit since.

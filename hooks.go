@@ -57,15 +57,24 @@ type turn struct {
 // emit queues run behind all that was emitted before, to be run once ready is closed (nil: at once). The
 // channel that it returns is closed when run has returned.
 func (h *hooks) emit(ready <-chan struct{}, run func()) <-chan struct{} {
-	e := &turn{ready: ready, run: run, done: make(chan struct{})}
+	e := newTurn(ready, run)
+	h.enqueue(e)
+	return e.done
+}
+
+func newTurn(ready <-chan struct{}, run func()) *turn {
+	return &turn{ready: ready, run: run, done: make(chan struct{})}
+}
+
+// enqueue queues turns with nothing between them: what goes wrong in the first is reported behind the last.
+func (h *hooks) enqueue(turns ...*turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.queue = append(h.queue, e)
-	if !h.running {
+	h.queue = append(h.queue, turns...)
+	if !h.running && len(h.queue) > 0 {
 		h.running = true
 		go h.drainQueue()
 	}
-	return e.done
 }
 
 func (h *hooks) drainQueue() {
@@ -114,12 +123,19 @@ const looseLimit = 1000
 // emitLoose queues run as emit does, or drops it above the limit. It is for what may be told again and again while a
 // hook holds up the queue: what connections report, the attempts that fail, handlers that panic. All else is followed
 // by an OnClose that a mint waits for, or comes once.
-func (h *hooks) emitLoose(run func()) (done <-chan struct{}) {
+func (h *hooks) emitLoose(run func()) {
+	if e := h.looseTurn(run); e != nil {
+		h.enqueue(e)
+	}
+}
+
+// looseTurn returns a turn for what emitLoose is for; nil: it is to be dropped.
+func (h *hooks) looseTurn(run func()) *turn {
 	if h.loose.Add(1) > looseLimit {
 		h.loose.Add(-1)
 		return nil
 	}
-	return h.emit(nil, func() {
+	return newTurn(nil, func() {
 		defer h.loose.Add(-1)
 		run()
 	})
