@@ -5,7 +5,8 @@
 //	go run ./cmd/compare -list                               the names of the rows
 //	go run ./cmd/compare -run 'pipelined, 300 B: time.*bare' the rows whose names match
 //	go run ./cmd/compare -write ../docs/performance.md       everything, into the document
-//	go run ./cmd/compare -short -check                       what CI runs
+//	go run ./cmd/compare -short -check                       what is required, as CI checks it
+//	go run ./cmd/compare -skip '^replay'                     everything but the rows whose names match
 //
 // A profile of -cpuprofile has a label for each contender: go tool pprof -tagfocus=contender=supervised.
 package main
@@ -26,6 +27,7 @@ import (
 
 var (
 	run         = flag.String("run", "", "only the rows whose names match this regular expression")
+	skip        = flag.String("skip", "", "not the rows whose names match this regular expression; empty: none is left out")
 	list        = flag.Bool("list", false, "print the names of the rows and measure nothing")
 	short       = flag.Bool("short", false, "short turns, and only the rows of which something is required")
 	check       = flag.Bool("check", false, "fail if a count is over its limit, or a ratio 1.5 times worse than required; what fails is measured anew, twice at most")
@@ -52,8 +54,8 @@ func compare() error {
 	switch {
 	case *repetitions < 1:
 		return errors.New("want -repetitions of 1 or more")
-	case *write != "" && (*run != "" || *short):
-		return errors.New("-write is for the whole table: want neither -run nor -short")
+	case *write != "" && (*run != "" || *skip != "" || *short):
+		return errors.New("-write is for the whole table: want none of -run, -skip and -short")
 	}
 	if *profile != "" {
 		f, err := os.Create(*profile)
@@ -116,8 +118,13 @@ func selected() (rows []bench.Row, err error) {
 	if err != nil {
 		return nil, err
 	}
+	but, err := regexp.Compile(*skip)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range bench.Rows() {
-		if !pattern.MatchString(r.Name()) || *short && !r.Required() {
+		skipped := *skip != "" && but.MatchString(r.Name())
+		if skipped || !pattern.MatchString(r.Name()) || *short && !r.Required() {
 			continue
 		}
 		rows = append(rows, r)
