@@ -3,6 +3,7 @@ package supervised
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -42,9 +43,10 @@ func TestH3_ReportedBehindTheHooksOfTheTransition(t *testing.T) {
 		tr.Close()
 		<-reported
 		mu.Lock()
-		if d := cmp.Diff([]string{"drain", "close", "error"}, told); d != "" {
+		got := slices.Clone(told)
+		mu.Unlock()
+		if d := cmp.Diff([]string{"drain", "close", "error"}, got); d != "" {
 			t.Fatalf("hooks (-want +got):\n%s", d)
 		}
-		mu.Unlock()
 	}
 }

@@ -79,12 +79,7 @@ func TestCapacity(t *testing.T) {
 func TestCapacity_neverLowered(t *testing.T) {
 	defer raisedPipes.Store(0)
 	r, w := pipe(t)
-	raw, err := w.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = raw.Control(func(fd uintptr) { _, err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
-	if err != nil {
+	if _, err := control(w, func(fd uintptr) (int, error) { return unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) }); err != nil {
 		t.Skip(err)
 	}
 	var c capacity
@@ -103,20 +98,16 @@ func TestCapacity_wakesWhoWaitsToWrite(t *testing.T) {
 	defer raisedPipes.Store(0)
 	for range 20 {
 		r, w := pipe(t)
-		raw, err := w.SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
 		text := make([]byte, 512<<10)
 		wrote := make(chan error, 1)
 		go func() {
-			var err error
-			controlled := raw.Control(func(fd uintptr) { // a system call that blocks, as a server makes it
-				if err = unix.SetNonblock(int(fd), false); err == nil {
-					_, err = unix.Write(int(fd), text)
+			_, err := control(w, func(fd uintptr) (int, error) { // a system call that blocks, as a server makes it
+				if err := unix.SetNonblock(int(fd), false); err != nil {
+					return 0, err
 				}
+				return unix.Write(int(fd), text)
 			})
-			wrote <- errors.Join(controlled, err)
+			wrote <- err
 		}()
 		for usual := pipeSize(t, r); inPipe(t, r) < usual; {
 			runtime.Gosched()
@@ -137,37 +128,29 @@ func TestCapacity_wakesWhoWaitsToWrite(t *testing.T) {
 }
 
 // inPipe returns how many bytes wait in the pipe.
-func inPipe(t *testing.T, f *os.File) (n int) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+func inPipe(t *testing.T, f *os.File) int {
+	n, err := control(f, func(fd uintptr) (int, error) { return unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func pipe(t *testing.T) (r, w *os.File) {
-	r, w, err := os.Pipe()
+// pipeSize returns how many bytes the pipe holds.
+func pipeSize(t *testing.T, f *os.File) int {
+	n, err := control(f, func(fd uintptr) (int, error) { return unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close(); w.Close() })
-	return r, w
+	return n
 }
 
-func pipeSize(t *testing.T, f *os.File) (size int) {
+// control makes a system call on the descriptor of f, which stays as it is.
+func control(f *os.File, call func(fd uintptr) (int, error)) (n int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
-	if controlled := raw.Control(func(fd uintptr) { size, err = unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0) }); controlled != nil {
-		t.Fatal(controlled)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return size
+	controlled := raw.Control(func(fd uintptr) { n, err = call(fd) })
+	return n, errors.Join(controlled, err)
 }

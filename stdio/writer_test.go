@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +17,7 @@ import (
 // take, whose writer left. When it could not be written after that nobody was told, and their calls were never
 // answered.
 func TestD1_GatheredLinesBehindAnImpatientWriter(t *testing.T) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
+	out, in := pipe(t)
 	lost := make(chan struct{}, 1)
 	w := newWriter(in, new(flow), func() { lost <- struct{}{} })
 	defer w.end(errClosed)
