@@ -42,7 +42,7 @@ func (l *ledger) take(generation int, m jsonrpc.Message) (heard, taken bool) {
 	case *jsonrpc.Response:
 		// The answer to a kept call passes at once. That to a stream waits behind the stream's deliveries, and that to
 		// a call which came in with the door open behind what was said before it.
-		if l.holding && (l.door || l.isStream(m.ID)) {
+		if l.holding && (l.door || l.openStream(m.ID) != nil) {
 			l.inbox.hold(m)
 			break
 		}
@@ -137,19 +137,22 @@ func (l *ledger) endStreams(ms []jsonrpc.Message) {
 	}
 }
 
-// isStream reports whether a stream is open by that id; l.mu is held.
-func (l *ledger) isStream(id jsonrpc.ID) bool {
+// openStream is the stream that is open by that id, nil where there is none; l.mu is held.
+func (l *ledger) openStream(id jsonrpc.ID) *call {
 	c := l.calls.get(id)
-	return c != nil && c.in == &l.streams
+	if c == nil || c.in != &l.streams {
+		return nil
+	}
+	return c
 }
 
 // streamCancelled ends the stream id, which the server has cancelled; l.mu is held. It reports whether that was
 // one with a Stream.
 func (l *ledger) streamCancelled(id jsonrpc.ID) bool {
-	if !l.isStream(id) {
+	c := l.openStream(id)
+	if c == nil {
 		return false
 	}
-	c := l.calls.get(id)
 	l.remove(c)
 	if c.stream == nil {
 		return false

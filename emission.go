@@ -40,10 +40,10 @@ func (l *lifecycle) emit(hooks []string, o occasion) (done <-chan struct{}) {
 			add(nil, func() { l.hooks.runError(failure) })
 		}
 	}
-	l.hooks.enqueue(turns...)
 	if len(turns) == 0 {
 		return nil
 	}
+	l.hooks.enqueue(turns...)
 	return turns[len(turns)-1].done
 }
 

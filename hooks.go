@@ -71,7 +71,7 @@ func (h *hooks) enqueue(turns ...*turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.queue = append(h.queue, turns...)
-	if !h.running && len(h.queue) > 0 {
+	if !h.running {
 		h.running = true
 		go h.drainQueue()
 	}

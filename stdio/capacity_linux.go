@@ -30,29 +30,32 @@ func (c *capacity) raise(f *os.File) {
 		return
 	}
 	c.asked = true
-	if raisedPipes.Add(1) > raisedMax {
-		raisedPipes.Add(-1)
-		return
-	}
-	raw, err := f.SyscallConn()
-	if err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			if size, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err != nil || size >= raisedCapacity {
-				return // the server has seen to it
-			}
-			size, err := unix.FcntlInt(fd, unix.F_SETPIPE_SZ, raisedCapacity)
-			if err != nil {
-				return
-			}
-			c.raised = true
-			// Before the fix "pipe: wakeup wr_wait after setting max_usage" of Linux 6.8, who waits to write is woken
-			// while the old limit is in force, and waits on for ever. The same size again wakes him under the new one.
-			_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size)
-		})
-	}
+	c.raised = raisedPipes.Add(1) <= raisedMax && enlarge(f)
 	if !c.raised {
 		raisedPipes.Add(-1)
 	}
+}
+
+// enlarge has the pipe hold raisedCapacity, or reports false: it may not, or the server has seen to it.
+func enlarge(f *os.File) (done bool) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if size, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err != nil || size >= raisedCapacity {
+			return
+		}
+		size, err := unix.FcntlInt(fd, unix.F_SETPIPE_SZ, raisedCapacity)
+		if err != nil {
+			return
+		}
+		done = true
+		// Before the fix "pipe: wakeup wr_wait after setting max_usage" of Linux 6.8, who waits to write is woken
+		// while the old limit is in force, and waits on for ever. The same size again wakes him under the new one.
+		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size)
+	})
+	return done
 }
 
 // closed is that the pipe is: another may be raised in its place.
