@@ -101,11 +101,18 @@ func TestCapacity_wakesWhoWaitsToWrite(t *testing.T) {
 		text := make([]byte, 512<<10)
 		wrote := make(chan error, 1)
 		go func() {
-			_, err := control(w, func(fd uintptr) (int, error) { // a system call that blocks, as a server makes it
+			_, err := control(w, func(fd uintptr) (int, error) { // system calls that block, as a server makes them
 				if err := unix.SetNonblock(int(fd), false); err != nil {
 					return 0, err
 				}
-				return unix.Write(int(fd), text)
+				for rest := text; len(rest) > 0; { // one that a signal interrupts has written a part
+					n, err := unix.Write(int(fd), rest)
+					if err != nil {
+						return 0, err
+					}
+					rest = rest[n:]
+				}
+				return len(text), nil
 			})
 			wrote <- err
 		}()
