@@ -10,12 +10,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitExit returns when the child has exited, without reaping it.
+// awaitExit returns when the child has exited, without reaping it. A system call that waits would keep a thread for each
+// server; the poller of the runtime is told by a descriptor of the process (pidfd, Linux 5.3), where it can be had.
 func awaitExit(pid int) error {
+	if fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK); err == nil {
+		pidfd := os.NewFile(uintptr(fd), "pidfd")
+		defer pidfd.Close()
+		var failed error
+		if raw, err := pidfd.SyscallConn(); err == nil && raw.Read(func(uintptr) bool {
+			var exited bool
+			exited, failed = waitExit(pid, unix.WNOHANG)
+			return exited || failed != nil
+		}) == nil {
+			return failed
+		}
+	}
+	_, err := waitExit(pid, 0)
+	return err
+}
+
+func waitExit(pid, options int) (exited bool, err error) {
 	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|options, nil)
 		if !errors.Is(err, unix.EINTR) {
-			return err
+			return info.Signo != 0, err
 		}
 	}
 }

@@ -2,8 +2,11 @@ package stdio
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
+	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,23 +55,82 @@ func TestP4_groupAliveDoesNotCountZombies(t *testing.T) {
 	}
 }
 
+// TestP4_awaitExitLeavesTheZombie, and takes a thread only where no descriptor of the process can be had.
 func TestP4_awaitExitLeavesTheZombie(t *testing.T) {
-	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "exit 3"}, &os.ProcAttr{})
-	if err != nil {
+	for _, test := range []struct {
+		waits   string
+		prepare func(t *testing.T) (undo func())
+	}{
+		{waits: "IO wait", prepare: func(t *testing.T) func() {
+			fd, err := unix.PidfdOpen(os.Getpid(), 0)
+			if err != nil {
+				t.Skip(err)
+			}
+			return func() { unix.Close(fd) }
+		}},
+		{waits: "syscall", prepare: noMoreDescriptors},
+	} {
+		t.Run(test.waits, func(t *testing.T) {
+			r, w := pipe(t)
+			p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "read line; exit 3"}, &os.ProcAttr{Files: []*os.File{r}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			undo := test.prepare(t)
+			waited := make(chan error, 1)
+			go func() { waited <- awaitExit(p.Pid) }()
+			in := regexp.MustCompile(`(?m)^goroutine .*\[` + test.waits + `[],].*(\n.+)*\.awaitExit\(`)
+			for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+				stacks := make([]byte, 1<<20)
+				stacks = stacks[:runtime.Stack(stacks, true)]
+				if in.Match(stacks) {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("does not wait as %q:\n%s", test.waits, stacks)
+				}
+			}
+			w.Close()
+			if err := <-waited; err != nil {
+				t.Fatal(err)
+			}
+			if err := awaitExit(p.Pid); err != nil {
+				t.Fatal(err)
+			}
+			undo()
+			state, err := p.Wait()
+			if err != nil || state.ExitCode() != 3 {
+				t.Errorf("got %v, %v", state, err)
+			}
+			if err := awaitExit(p.Pid); err == nil {
+				t.Error("there is nothing left to wait for")
+			}
+		})
+	}
+}
+
+// noMoreDescriptors has the system refuse to open any, until the function that it returns is called.
+func noMoreDescriptors(t *testing.T) (undo func()) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := awaitExit(p.Pid); err != nil {
-			t.Fatal(err)
+	now := was
+	now.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
+		t.Fatal(err)
+	}
+	undo = func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
 		}
 	}
-	state, err := p.Wait()
-	if err != nil || state.ExitCode() != 3 {
-		t.Errorf("got %v, %v", state, err)
+	t.Cleanup(undo)
+	if f, err := os.Open("/dev/null"); !errors.Is(err, unix.EMFILE) {
+		f.Close()
+		t.Fatalf("opened a file without a descriptor: %v", err)
 	}
-	if err := awaitExit(p.Pid); err == nil {
-		t.Error("there is nothing left to wait for")
-	}
+	return undo
 }
 
 // A host may wait for every child that it has.
