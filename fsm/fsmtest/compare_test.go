@@ -247,6 +247,52 @@ func TestMatrixFaults(t *testing.T) {
 	}
 }
 
+// TestAsManyGuardsAsMayBe: the limit itself is not over it.
+func TestAsManyGuardsAsMayBe(t *testing.T) {
+	tiny := table{"on": {"press": choice{{To: "off"}}}}
+	report := fsmtest.Compare(tiny, fsmtest.Matrix{
+		Guards: strings.Fields("a b c d e f g h i j k l m n o p"),
+		Lines:  "on press - off\noff press 1--------------- refused\noff press 0--------------- refused",
+	})
+	if err := report.Err(); err != nil || report.Cells != 2<<16 {
+		t.Errorf("%d cells, want %d; %v", report.Cells, 2<<16, err)
+	}
+}
+
+// TestWhatNobodyKnowsIsRefused, also where the zero values of states and events are some that the table knows.
+func TestWhatNobodyKnowsIsRefused(t *testing.T) {
+	report := fsmtest.Compare(fsm.Table[int, int]{0: {0: fsm.Choice[int]{{To: 0}}}},
+		fsmtest.Matrix{Lines: "0 0 - 0\n0 7 - refused\n7 0 - refused\n7 7 - refused"})
+	want := []string{"line 2: there is no event 7", "line 3: there is no state 7"}
+	if d := cmp.Diff(want, report.Faults); d != "" {
+		t.Errorf("faults (-want +got):\n%s", d)
+	}
+	if len(report.Differences) > 0 {
+		t.Errorf("differs: %v", report.Differences)
+	}
+}
+
+// TestFewPatterns: a guard that settles half of the cells divides them first.
+func TestFewPatterns(t *testing.T) {
+	for _, test := range []struct {
+		lines   string
+		missing []string
+	}{
+		{"on press 0-0 on\non press 100 on", []string{"--1", "110"}},
+		{"on press 0-1 on\non press 101 on", []string{"111", "--0"}},
+	} {
+		report := fsmtest.Compare(table{"on": {"press": choice{{To: "on"}}}},
+			fsmtest.Matrix{Guards: []string{"a", "b", "c"}, Lines: test.lines})
+		var missing []string
+		for _, cells := range report.Missing {
+			missing = append(missing, cells.Guards)
+		}
+		if d := cmp.Diff(test.missing, missing); d != "" {
+			t.Errorf("missing beside\n%s\n(-want +got):\n%s", test.lines, d)
+		}
+	}
+}
+
 // TestCompareFuncTellsRefusalsApart: a refusal is an error that says of what; anything else is a difference.
 func TestCompareFuncTellsRefusalsApart(t *testing.T) {
 	matrix := fsmtest.Matrix{Lines: "on press - refused\noff press - refused\nout press - refused\nold press - on"}
