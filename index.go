@@ -73,12 +73,14 @@ func (r *ring) get(number int64) *call {
 	return r.others[number]
 }
 
+// put takes in the call of number, which is not in the ring.
 func (r *ring) put(number int64, c *call) {
-	if r.taken >= len(r.places)/2 && len(r.places) < ringMax && (len(r.places) == 0 || r.at(number).call != nil) {
+	free := func() bool { return len(r.places) > 0 && r.at(number).call == nil }
+	if !free() && r.taken >= len(r.places)/2 && len(r.places) < ringMax {
 		r.grow()
 	}
-	if p := r.at(number); p.call == nil {
-		*p = place{number, c}
+	if free() {
+		*r.at(number) = place{number, c}
 		r.taken++
 		return
 	}
@@ -88,7 +90,7 @@ func (r *ring) put(number int64, c *call) {
 	r.others[number] = c
 }
 
-// grow doubles the places; none of two numbers that had one each want the same.
+// grow doubles the places. Those that have one want different ones again; those in the map stay there.
 func (r *ring) grow() {
 	old := r.places
 	r.places = make([]place, max(ringMin, 2*len(old)))

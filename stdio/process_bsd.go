@@ -4,13 +4,14 @@ package stdio
 
 import (
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // awaitExit returns when the child has exited, without reaping it. It asks the kernel's event queue: waitid
 // also returns for a child that was merely stopped, on macOS.
-func awaitExit(pid int) error {
+func awaitExit(child *os.Process) error {
 	queue, err := unix.Kqueue()
 	if err != nil {
 		return err
@@ -18,7 +19,7 @@ func awaitExit(pid int) error {
 	defer unix.Close(queue)
 	unix.CloseOnExec(queue)
 	var change unix.Kevent_t
-	unix.SetKevent(&change, pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
+	unix.SetKevent(&change, child.Pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
 	change.Fflags = unix.NOTE_EXIT
 	changes, events := []unix.Kevent_t{change}, make([]unix.Kevent_t, 1)
 	for {

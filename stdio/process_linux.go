@@ -11,22 +11,49 @@ import (
 )
 
 // awaitExit returns when the child has exited, without reaping it. A system call that waits would keep a thread for each
-// server; the poller of the runtime is told by a descriptor of the process (pidfd, Linux 5.3), where it can be had.
-func awaitExit(pid int) error {
-	if fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK); err == nil {
-		pidfd := os.NewFile(uintptr(fd), "pidfd")
-		defer pidfd.Close()
-		var failed error
-		if raw, err := pidfd.SyscallConn(); err == nil && raw.Read(func(uintptr) bool {
-			var exited bool
-			exited, failed = waitExit(pid, unix.WNOHANG)
-			return exited || failed != nil
-		}) == nil {
-			return failed
+// server; the poller of the runtime wants a descriptor of the process.
+func awaitExit(child *os.Process) error {
+	if pidfd, err := openProcess(child); err == nil {
+		done, err := pollExit(pidfd, child.Pid)
+		_ = pidfd.Close()
+		if done {
+			return err
 		}
 	}
-	_, err := waitExit(pid, 0)
+	_, err := waitExit(child.Pid, 0)
 	return err
+}
+
+// openProcess opens a descriptor of the child that can be waited for in the poller. The handle that the child has already
+// cannot, but there is one only where the system has such descriptors (Linux 5.4) and lets us have them: on an old Android
+// to ask for one is the end of us (go.dev/issue/69065).
+func openProcess(child *os.Process) (*os.File, error) {
+	if err := child.WithHandle(func(uintptr) {}); err != nil {
+		return nil, err
+	}
+	fd, err := unix.PidfdOpen(child.Pid, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "pidfd"), nil
+}
+
+// pollExit returns when the child has exited, or cannot be waited for. It reports false where pidfd is nothing for the
+// poller.
+func pollExit(pidfd *os.File, pid int) (done bool, err error) {
+	raw, err := pidfd.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	polled := raw.Read(func(uintptr) bool {
+		done, err = waitExit(pid, unix.WNOHANG)
+		return done || err != nil
+	})
+	return polled == nil, err
 }
 
 func waitExit(pid, options int) (exited bool, err error) {

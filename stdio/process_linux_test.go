@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -58,59 +59,79 @@ func TestP4_groupAliveDoesNotCountZombies(t *testing.T) {
 // TestP4_awaitExitLeavesTheZombie, and takes a thread only where no descriptor of the process can be had.
 func TestP4_awaitExitLeavesTheZombie(t *testing.T) {
 	for _, test := range []struct {
-		waits   string
-		prepare func(t *testing.T) (undo func())
+		name       string
+		descriptor bool
+		waits      string // the stack of who waits
 	}{
-		{waits: "IO wait", prepare: func(t *testing.T) func() {
-			fd, err := unix.PidfdOpen(os.Getpid(), 0)
-			if err != nil {
-				t.Skip(err)
-			}
-			return func() { unix.Close(fd) }
-		}},
-		{waits: "syscall", prepare: noMoreDescriptors},
+		{"in the poller", true, `\[IO wait[],].*(\n.+)*\.pollExit\(`},
+		{"without a descriptor", false, `\[syscall[],].*(\n.+)*\.waitExit\(`},
 	} {
-		t.Run(test.waits, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			r, w := pipe(t)
 			p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "read line; exit 3"}, &os.ProcAttr{Files: []*os.File{r}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			undo := test.prepare(t)
+			defer p.Wait() // the second time it does nothing
+			defer w.Close()
+			allow := func() {}
+			if !test.descriptor {
+				allow = noMoreDescriptors(t)
+			} else if err := p.WithHandle(func(uintptr) {}); err != nil {
+				t.Skip(err)
+			}
 			waited := make(chan error, 1)
-			go func() { waited <- awaitExit(p.Pid) }()
-			in := regexp.MustCompile(`(?m)^goroutine .*\[` + test.waits + `[],].*(\n.+)*\.awaitExit\(`)
+			go func() { waited <- awaitExit(p) }()
+			waits := regexp.MustCompile(test.waits)
 			for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 				stacks := make([]byte, 1<<20)
 				stacks = stacks[:runtime.Stack(stacks, true)]
-				if in.Match(stacks) {
+				if waits.Match(stacks) {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("does not wait as %q:\n%s", test.waits, stacks)
+					t.Fatalf("no stack is like %s:\n%s", waits, stacks)
 				}
 			}
 			w.Close()
 			if err := <-waited; err != nil {
 				t.Fatal(err)
 			}
-			if err := awaitExit(p.Pid); err != nil {
+			if err := awaitExit(p); err != nil {
 				t.Fatal(err)
 			}
-			undo()
+			allow()
 			state, err := p.Wait()
 			if err != nil || state.ExitCode() != 3 {
 				t.Errorf("got %v, %v", state, err)
 			}
-			if err := awaitExit(p.Pid); err == nil {
+			if err := awaitExit(p); err == nil {
 				t.Error("there is nothing left to wait for")
 			}
 		})
 	}
 }
 
+// TestP4_pollExitWithoutAPoller: what cannot be polled is left to the system call, at once.
+func TestP4_pollExitWithoutAPoller(t *testing.T) {
+	f, err := os.Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Wait()
+	defer p.Kill()
+	if done, err := pollExit(f, p.Pid); done || err != nil {
+		t.Errorf("got %t, %v", done, err)
+	}
+}
+
 // noMoreDescriptors has the system refuse to open any, until the function that it returns is called.
-func noMoreDescriptors(t *testing.T) (undo func()) {
+func noMoreDescriptors(t *testing.T) (allow func()) {
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
@@ -120,17 +141,17 @@ func noMoreDescriptors(t *testing.T) (undo func()) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
 		t.Fatal(err)
 	}
-	undo = func() {
+	allow = sync.OnceFunc(func() {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 			t.Error(err)
 		}
-	}
-	t.Cleanup(undo)
+	})
+	t.Cleanup(allow)
 	if f, err := os.Open("/dev/null"); !errors.Is(err, unix.EMFILE) {
 		f.Close()
 		t.Fatalf("opened a file without a descriptor: %v", err)
 	}
-	return undo
+	return allow
 }
 
 // A host may wait for every child that it has.

@@ -37,7 +37,7 @@ func start(path string, cmd Command, files []*os.File) (*process, error) {
 
 // await returns when the leader has exited, and leaves it a zombie.
 func (p *process) await() {
-	if err := awaitExit(p.leader.Pid); err != nil {
+	if err := awaitExit(p.leader); err != nil {
 		// The host ignores SIGCHLD or waits for all children: the leader is gone and reaped, its id free.
 		p.disown()
 	}
