@@ -3,7 +3,6 @@
 package supervised_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,10 +47,29 @@ const colourful = `
 		esac
 	done`
 
+// A lockedBuffer may be read while a logger that was slow still writes to it.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return string(b.text)
+}
+
 // TestD5_NothingSteersATerminal: whatever a server says, and wherever, no log record has in it what a terminal would
 // act on, even with a formatter that escapes nothing; nor has the text of an error that stdio makes.
 func TestD5_NothingSteersATerminal(t *testing.T) {
-	var log bytes.Buffer // logrus locks
+	var log lockedBuffer // logrus locks
 	logger := logrus.New()
 	logger.SetOutput(&log)
 	logger.SetFormatter(plain{})
