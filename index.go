@@ -64,23 +64,30 @@ const (
 
 func (r *ring) at(number int64) *place { return &r.places[number&int64(len(r.places)-1)] }
 
-func (r *ring) get(number int64) *call {
+// find returns the place that number has; nil: it has none.
+func (r *ring) find(number int64) *place {
 	if len(r.places) > 0 {
 		if p := r.at(number); p.number == number && p.call != nil {
-			return p.call
+			return p
 		}
+	}
+	return nil
+}
+
+func (r *ring) get(number int64) *call {
+	if p := r.find(number); p != nil {
+		return p.call
 	}
 	return r.others[number]
 }
 
 // put takes in the call of number, which is not in the ring.
 func (r *ring) put(number int64, c *call) {
-	free := func() bool { return len(r.places) > 0 && r.at(number).call == nil }
-	if !free() && r.taken >= len(r.places)/2 && len(r.places) < ringMax {
+	if r.places == nil || r.at(number).call != nil && r.taken >= len(r.places)/2 && len(r.places) < ringMax {
 		r.grow()
 	}
-	if free() {
-		*r.at(number) = place{number, c}
+	if p := r.at(number); p.call == nil {
+		*p = place{number, c}
 		r.taken++
 		return
 	}
@@ -102,12 +109,10 @@ func (r *ring) grow() {
 }
 
 func (r *ring) remove(number int64) {
-	if len(r.places) > 0 {
-		if p := r.at(number); p.number == number && p.call != nil {
-			*p = place{}
-			r.taken--
-			return
-		}
+	if p := r.find(number); p != nil {
+		*p = place{}
+		r.taken--
+		return
 	}
 	delete(r.others, number)
 }
