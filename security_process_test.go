@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/seed7990db67/supervised"
 	"github.com/seed7990db67/supervised/stdio"
@@ -47,32 +48,18 @@ const colourful = `
 		esac
 	done`
 
-// A lockedBuffer may be read while a logger that was slow still writes to it.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.text = append(b.text, p...)
-	return len(p), nil
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.text)
-}
-
 // TestD5_NothingSteersATerminal: whatever a server says, and wherever, no log record has in it what a terminal would
 // act on, even with a formatter that escapes nothing; nor has the text of an error that stdio makes.
 func TestD5_NothingSteersATerminal(t *testing.T) {
-	var log lockedBuffer // logrus locks
-	logger := logrus.New()
-	logger.SetOutput(&log)
-	logger.SetFormatter(plain{})
+	logger, records := logtest.NewNullLogger()
+	log := func() string {
+		var text strings.Builder
+		for _, e := range records.AllEntries() {
+			line, _ := plain{}.Format(e)
+			text.Write(line)
+		}
+		return text.String()
+	}
 	logger.SetLevel(logrus.TraceLevel)
 	command := stdio.Command{Args: []string{"/bin/sh", "-c", colourful}}
 	tr, err := supervised.New(command.Mint, supervised.WithLogger(logger), supervised.WithRestartDelay(0))
@@ -118,14 +105,12 @@ func TestD5_NothingSteersATerminal(t *testing.T) {
 	want(t, "ping", nil, conn.Write(ctx, &jsonrpc.Request{ID: number(9), Method: "tools/call"})) // behind the refusal
 	next(t, "the third", serving)
 	tr.Close()
+	for _, record := range []string{"the server has changed", "the replacement refuses", "skipped a line", "wrote to its stderr", "restarting the peer"} {
+		eventually(t, "a record that says "+record, func() bool { return strings.Contains(log(), record) }) // a slow logger is not waited for
+	}
 	mu.Lock()
 	defer mu.Unlock()
-	for _, record := range []string{"the server has changed", "the replacement refuses", "skipped a line", "wrote to its stderr", "restarting the peer"} {
-		if !strings.Contains(log.String(), record) {
-			t.Errorf("no record says %q:\n%q", record, log.String())
-		}
-	}
-	for what, text := range map[string]string{"log": log.String(), "error": strings.Join(told, "\n")} {
+	for what, text := range map[string]string{"log": log(), "error": strings.Join(told, "\n")} {
 		for line := range strings.Lines(text) {
 			if i := strings.IndexFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !unicode.IsPrint(r) || r == '\ufffd' }); i >= 0 {
 				t.Errorf("%s: what does not print is in %q", what, line)
