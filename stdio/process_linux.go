@@ -13,21 +13,22 @@ import (
 // awaitExit returns when the child has exited, without reaping it. A system call that waits would keep a thread for each
 // server; the poller of the runtime wants a descriptor of the process.
 func awaitExit(child *os.Process) error {
-	if pidfd, err := openProcess(child); err == nil {
-		done, err := pollExit(pidfd, child.Pid)
+	if pidfd, err := openPidfd(child); err == nil {
+		polled, err := pollExit(pidfd, child.Pid)
 		_ = pidfd.Close()
-		if done {
+		if polled {
 			return err
 		}
 	}
-	_, err := waitExit(child.Pid, 0)
+	_, err := waitid(child.Pid, 0)
 	return err
 }
 
-// openProcess opens a descriptor of the child that can be waited for in the poller. The handle that the child has already
-// cannot, but there is one only where the system has such descriptors (Linux 5.4) and lets us have them: on an old Android
-// to ask for one is the end of us (go.dev/issue/69065).
-func openProcess(child *os.Process) (*os.File, error) {
+// openPidfd opens a descriptor of the child for the poller, which takes only one that does not block. The handle that
+// os.Process has is none: its Wait relies on that it blocks, and a duplicate would share the flag. PIDFD_NONBLOCK wants
+// Linux 5.10, so the flag is set afterwards. WithHandle fails where Go has found that there are no such descriptors (before
+// Linux 5.4) or that none may be asked for: Android before 12 kills who does (go.dev/issue/69065).
+func openPidfd(child *os.Process) (*os.File, error) {
 	if err := child.WithHandle(func(uintptr) {}); err != nil {
 		return nil, err
 	}
@@ -42,21 +43,24 @@ func openProcess(child *os.Process) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// pollExit returns when the child has exited, or cannot be waited for. It reports false where pidfd is nothing for the
-// poller.
-func pollExit(pidfd *os.File, pid int) (done bool, err error) {
+// pollExit returns when the child has exited, or cannot be waited for. It reports false where the poller does not take
+// pidfd.
+func pollExit(pidfd *os.File, pid int) (polled bool, err error) {
 	raw, err := pidfd.SyscallConn()
 	if err != nil {
 		return false, err
 	}
-	polled := raw.Read(func(uintptr) bool {
-		done, err = waitExit(pid, unix.WNOHANG)
-		return done || err != nil
+	failed := raw.Read(func(uintptr) bool {
+		var exited bool
+		exited, err = waitid(pid, unix.WNOHANG)
+		return exited || err != nil
 	})
-	return polled == nil, err
+	return failed == nil, err
 }
 
-func waitExit(pid, options int) (exited bool, err error) {
+// waitid waits for the exit, and leaves the zombie. With WNOHANG it does not wait; a child that runs is no error, and leaves
+// the signal number 0.
+func waitid(pid, options int) (exited bool, err error) {
 	for {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|options, nil)
