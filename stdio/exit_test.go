@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -96,6 +97,8 @@ func TestP3_daemonThatHoldsStderrHidesNoExit(t *testing.T) {
 		cmd.Clock = now
 		s := spawn(t, cmd)
 		daemon := s.pid()
+		kill := sync.OnceFunc(func() { syscall.Kill(daemon, syscall.SIGKILL) })
+		defer kill()
 		s.write(1, `{}`)
 		read := make(chan error, 1)
 		go func() {
@@ -112,7 +115,7 @@ func TestP3_daemonThatHoldsStderrHidesNoExit(t *testing.T) {
 		if state := stateOf(daemon); state == 0 || state == 'Z' {
 			t.Error("the daemon is gone, which proves nothing")
 		}
-		syscall.Kill(daemon, syscall.SIGKILL)
+		kill()
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
 		if err := now.runUntil(t, closed); err != nil {
