@@ -25,7 +25,7 @@ func TestOverCommandTransport(t *testing.T) {
 			return nil, err
 		}
 		cmd := exec.CommandContext(ctx, self)
-		cmd.Env = append(os.Environ(), serverEnv+"=1", "GORACE=atexit_sleep_ms=0")
+		cmd.Env = append(append(os.Environ(), serverEnv+"=1"), serverSettings...)
 		return &mcp.CommandTransport{Command: cmd, TerminateDuration: time.Second}, nil
 	}
 	h := supervise(t, factory)

@@ -58,7 +58,7 @@ func TestInChromium(t *testing.T) {
 	defer site.Close()
 	defer func() { now.Load().Close() }()
 
-	server := stdio.Command{Args: []string{must(os.Executable())}, Env: []string{roleEnv + "=1", "GORACE=atexit_sleep_ms=0"}}
+	server := stdio.Command{Args: []string{must(os.Executable())}, Env: []string{roleEnv + "=1", "GORACE=atexit_sleep_ms=0", "GOGC=off"}}
 	transport := must(supervised.New(server.Mint, supervised.WithMaxRestarts(3), supervised.WithRestartDelay(0)))
 	defer transport.Close()
 	// A death is followed by no restart until the page has shown it.

@@ -75,11 +75,12 @@ func echo(before func()) {
 	}
 }
 
-// self is the command that runs the test binary as a server.
+// self is the command that runs the test binary as a server. Without garbage collection: see docs/reliability.md for what
+// one of Go 1.26 can wait for.
 func self(name string) stdio.Command {
 	return stdio.Command{
 		Args: []string{os.Args[0]},
-		Env:  []string{role + "=" + name, "GORACE=atexit_sleep_ms=0"},
+		Env:  []string{role + "=" + name, "GORACE=atexit_sleep_ms=0", "GOGC=off"},
 	}
 }
 

@@ -250,7 +250,9 @@ func (r *run) mint(ctx context.Context, log logrus.FieldLogger) (mcp.Transport, 
 	}
 	return stdio.Command{
 		Args: args, Logger: log, MaxLine: 1 << 20, StopGrace: 100 * time.Millisecond,
-		Env: []string{"GORACE=atexit_sleep_ms=0"},
+		// A collection in a server may wait a minute for a line that nobody writes (docs/reliability.md): there is none
+		// until the heap is large.
+		Env: []string{"GORACE=atexit_sleep_ms=0", "GOGC=off", "GOMEMLIMIT=256MiB"},
 	}.Mint(ctx)
 }
 
