@@ -36,12 +36,9 @@ type host struct {
 	closed, reconnected chan error // what OnClose and OnReconnect were told
 }
 
-// serverSettings are for a Go runtime that serves for a test: no pause at its exit under the race detector, and no garbage
-// collection. In Go 1.26 one that begins just as a goroutine goes to read stdin may wait for that read, for a minute, and
-// all the server with it (docs/reliability.md).
-var serverSettings = []string{"GORACE=atexit_sleep_ms=0", "GOGC=off"}
-
-// server is the test binary as a server, or what argv makes of it: "$0" in a shell script.
+// server is the test binary as a server, or what argv makes of it: "$0" in a shell script. It does not pause at its exit
+// under the race detector, and has no garbage collection. In Go 1.26 one that begins just as a goroutine goes to read stdin
+// may wait for that read, for a minute, and all the server with it (docs/reliability.md).
 func server(argv ...string) stdio.Command {
 	self, err := os.Executable()
 	if err != nil {
@@ -49,7 +46,7 @@ func server(argv ...string) stdio.Command {
 	}
 	return stdio.Command{
 		Args:      append(argv, self),
-		Env:       append([]string{serverEnv + "=1"}, serverSettings...),
+		Env:       []string{serverEnv + "=1", "GORACE=atexit_sleep_ms=0", "GOGC=off"},
 		StopGrace: 200 * time.Millisecond,
 	}
 }

@@ -20,12 +20,9 @@ import (
 
 func TestOverCommandTransport(t *testing.T) {
 	factory := func(ctx context.Context) (mcp.Transport, error) {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		cmd := exec.CommandContext(ctx, self)
-		cmd.Env = append(append(os.Environ(), serverEnv+"=1"), serverSettings...)
+		server := server()
+		cmd := exec.CommandContext(ctx, server.Args[0])
+		cmd.Env = append(os.Environ(), server.Env...)
 		return &mcp.CommandTransport{Command: cmd, TerminateDuration: time.Second}, nil
 	}
 	h := supervise(t, factory)
