@@ -415,7 +415,7 @@ var (
 	myClient = mcp.NewClient(&mcp.Implementation{Name: "my-app", Version: "1.0.0"}, nil)
 	myServer = stdio.Command{
 		Args: []string{must(os.Executable())},
-		Env:  []string{exampleEnv + "=1", "GORACE=atexit_sleep_ms=0"},
+		Env:  []string{exampleEnv + "=1", "GORACE=atexit_sleep_ms=0", "GOGC=off"},
 	}
 )
 
