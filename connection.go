@@ -149,12 +149,11 @@ func (c *connection) cancel(ctx context.Context, n *jsonrpc.Request) error {
 func (c *connection) initialized(ctx context.Context, n *jsonrpc.Request) error {
 	l := c.t.life
 	for {
-		now := l.board.now.Load()
 		p := l.board.peer.Load()
 		tell, wait := l.ledger.initialized(p.number(), n)
-		if wait {
+		if wait != nil {
 			select {
-			case <-now.changed:
+			case <-wait.Done():
 				continue
 			case <-ctx.Done():
 				return ctx.Err()

@@ -25,10 +25,12 @@ import (
 type ledger struct {
 	mu sync.Mutex
 
-	generation int  // the one that is heard
-	heard      bool // what that generation says is taken
-	door       bool // calls may be registered against it
-	holding    bool // it is being replayed to: only answers pass, the rest is held back
+	generation int                // the one that is heard
+	heard      bool               // what that generation says is taken
+	door       bool               // calls may be registered against it
+	holding    bool               // it is being replayed to: only answers pass, the rest is held back
+	preparing  context.Context    // ends when that generation serves or is over
+	prepared   context.CancelFunc // of preparing
 
 	calls     index          // calls and streams, by id
 	flight    list           // calls
@@ -106,11 +108,12 @@ const cancelledLimit = 1024
 
 func newLedger() *ledger {
 	return &ledger{
-		ownIDs:  "supervised-" + rand.Text() + "-",
-		told:    -1,
-		upcalls: newUpcalls(),
-		wake:    make(chan struct{}, 1),
-		room:    make(chan struct{}, 1),
+		ownIDs:   "supervised-" + rand.Text() + "-",
+		told:     -1,
+		prepared: func() {},
+		upcalls:  newUpcalls(),
+		wake:     make(chan struct{}, 1),
+		room:     make(chan struct{}, 1),
 	}
 }
 
@@ -328,6 +331,7 @@ func emptyResult(id jsonrpc.ID) *jsonrpc.Response {
 func (l *ledger) silence() {
 	l.endStreams(l.inbox.release())
 	l.heard, l.door, l.holding = false, false, false
+	l.prepared()
 	l.reading.Load().reclaim()
 	l.recalled = nil
 	clear(l.own)

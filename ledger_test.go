@@ -3,8 +3,11 @@ package supervised
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"testing"
+	"testing/synctest"
 
+	"github.com/benbjohnson/clock"
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -98,6 +101,49 @@ func TestW6_CallsAreUsedAgain(t *testing.T) {
 			if !test.again && first.request.ID != id {
 				t.Error("the call of a writer is another one now")
 			}
+		})
+	}
+}
+
+// TestW7_InitializedWaitsForTheLedger: the end of the handshake waits while a replacement is being replayed to. The
+// status is ahead of the ledger: who came between the two waited for the status after the last one.
+func TestW7_InitializedWaitsForTheLedger(t *testing.T) {
+	spent := &ExhaustedError{Restarts: 1}
+	for _, test := range []struct {
+		name string
+		now  status
+		then func(*ledger)
+		want error
+	}{
+		{"closed", status{state: StateClosed}, func(l *ledger) { l.finish(ErrClosed, ErrClosed, io.EOF) }, ErrClosed},
+		{"exhausted", status{state: StateExhausted, failure: spent}, func(l *ledger) { l.finish(spent, spent, spent) }, spent},
+		{"failed", status{state: StateRespawnPending, reconnecting: true}, func(l *ledger) { l.seal(nil, ErrPeerLost) }, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &lifecycle{ledger: newLedger(), board: newBoard(clock.New())}
+				l.ledger.session.handshake = &agreement{}
+				l.ledger.hear(1, nil)
+				l.ledger.told = 0 // by the client, to the one before
+				l.board.post(test.now)
+				said := make(chan error, 1)
+				go func() {
+					c := &connection{&Transport{life: l}}
+					said <- c.Write(context.Background(), &jsonrpc.Request{Method: notificationInitialized})
+				}()
+				synctest.Wait()
+				test.then(l.ledger)
+				synctest.Wait()
+				select {
+				case err := <-said:
+					if err != test.want {
+						t.Errorf("Write: %v, want %v", err, test.want)
+					}
+				default:
+					t.Error("Write waits on")
+					l.board.post(status{state: StateClosed}) // so that the test ends
+				}
+			})
 		})
 	}
 }

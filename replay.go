@@ -17,6 +17,7 @@ func (l *ledger) hear(generation int, pong func(jsonrpc.ID) bool) (session, []*c
 		return session{}, nil
 	}
 	l.generation, l.heard, l.holding, l.pong = generation, true, true, pong
+	l.preparing, l.prepared = context.WithCancel(context.Background())
 	if l.session.handshake != nil {
 		l.told = generation // by the replay
 	}
@@ -93,25 +94,26 @@ func (l *ledger) greeted(changed bool) *jsonrpc.Request {
 }
 
 // initialized notes that the client says notifications/initialized. It reports whether the peer of generation is
-// to be told: not if the replay tells it, and not in the gap, since the replacement will be told. Wait is that
-// the one that is to be told does not serve yet.
-func (l *ledger) initialized(generation int, n *jsonrpc.Request) (tell, wait bool) {
+// to be told: not if the replay tells it, and not in the gap, since the replacement will be told. Where that is to
+// be asked once more, it returns when: at the end of wait, which is nil otherwise.
+func (l *ledger) initialized(generation int, n *jsonrpc.Request) (tell bool, wait context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.session.handshake == nil || l.inbox.ended() {
-		return true, false
+		return true, nil
 	}
 	again := l.session.initialized != nil && l.session.initialized != n
 	l.session.initialized = n
 	switch {
 	case !l.heard, l.told == l.generation && !again:
-		return false, false
+		return false, nil
 	case l.door && generation == l.generation:
 		l.told = l.generation
-		return true, false
+		return true, nil
+	case l.door || l.holding:
+		return false, l.preparing // over already where there is a door: generation was superseded
 	}
-	wait = l.door || l.holding // it was superseded, or is being replayed to
-	return !wait, wait         // neither: Close is ending the peer, and refuses
+	return true, nil // Close is ending the peer, and refuses
 }
 
 // admit lets calls in to the generation that is heard. What was held back stays so until release.
@@ -119,6 +121,7 @@ func (l *ledger) admit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door = true
+	l.prepared()
 }
 
 // release passes what was held back. It returns the cancellations of what was replayed and then cancelled, to be
