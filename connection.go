@@ -71,15 +71,30 @@ func (c *connection) call(ctx context.Context, e entry) error {
 	if e.request.Method == methodDiscover && l.ledger.probing(registered) {
 		l.watchProbe(p)
 	}
-	err = p.conn.Write(ctx, e.request)
+	writing, release := ctx, e.end
+	if !p.process() {
+		bounded, over := p.writing(ctx)
+		writing, release = bounded, func() {
+			over()
+			if e.end != nil {
+				e.end()
+			}
+		}
+	}
+	err = p.conn.Write(writing, e.request)
 	switch {
-	case err == nil && e.end != nil:
-		l.ledger.hold(p.generation, registered, e.end)
+	case err == nil && release != nil:
+		l.ledger.hold(p.generation, registered, release)
 		return nil
 	case err == nil:
 		registered.written.Store(true)
 		return nil
-	case !writersOwn(ctx, e.request, err):
+	}
+	own := writersOwn(ctx, e.request, err) // before release, which may end ctx
+	if release != nil {
+		release()
+	}
+	if !own {
 		p.broke(err)
 		return nil
 	}
@@ -185,7 +200,13 @@ func (c *connection) send(ctx context.Context, p *peer, m jsonrpc.Message) error
 	if p == nil {
 		return c.t.life.board.refusal()
 	}
-	err := p.conn.Write(ctx, m)
+	writing := ctx
+	if !p.process() {
+		bounded, release := p.writing(ctx)
+		defer release()
+		writing = bounded
+	}
+	err := p.conn.Write(writing, m)
 	if err == nil || writersOwn(ctx, m, err) {
 		return err
 	}

@@ -45,9 +45,8 @@ func (p *peer) sign(note func()) {
 		return
 	}
 	note()
-	_, exits := p.conn.(Exiter)
 	switch {
-	case p.readErr != nil && (p.exited || !exits):
+	case p.readErr != nil && (p.exited || !p.process()):
 		p.end()
 	case p.linger == nil:
 		p.linger = p.clock.AfterFunc(lingerTimeout, func() {

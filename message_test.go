@@ -754,6 +754,53 @@ func TestW7_GivenUpAsThePeerDies(t *testing.T) {
 	}
 }
 
+// A Write that waits for nothing but its context, as one of an HTTP request does, ends with the connection.
+func TestW7_WriteThatHonoursItsContextAlone(t *testing.T) {
+	writes := map[string]struct {
+		write func(*rig) error
+		told  bool // awaits no answer, so that its Write says what became of it
+	}{
+		"call":         {write: func(r *rig) error { _, err := r.call("tools/call"); return err }},
+		"kept call":    {write: func(r *rig) error { _, err := r.call("tools/list"); return err }},
+		"stream":       {write: func(r *rig) error { _, err := r.call("subscriptions/listen"); return err }},
+		"Listen":       {write: (*rig).tries},
+		"notification": {write: func(r *rig) error { return r.notify("notifications/mine", `{}`) }, told: true},
+		"answer": {write: func(r *rig) error {
+			return r.conn.Write(context.Background(), &jsonrpc.Response{ID: number(7), Result: []byte(`{}`)})
+		}, told: true},
+	}
+	ends := map[string]struct {
+		end  func(*rig)
+		told string
+	}{
+		"death":   {func(r *rig) { r.Last().Die(errCrash) }, "peer lost"},
+		"Restart": {func(r *rig) { r.Restart(errCrash) }, "peer lost"},
+		"Close":   {func(r *rig) { r.Close() }, "closed"},
+	}
+	for what, w := range writes {
+		for how, e := range ends {
+			t.Run(what+", "+how, func(t *testing.T) {
+				inBubble(t, func(r *rig) {
+					r.connect()
+					p := r.Last()
+					p.Say(&jsonrpc.Request{ID: number(7), Method: "roots/list"})
+					r.read()
+					p.OnWrite = func(ctx context.Context, _ jsonrpc.Message) error { return obedient(ctx, p) }
+					written := later(func() error { return w.write(r) })
+					wantPending(r, "Write", written)
+					e.end(r)
+					pass(time.Second)
+					told := "ok"
+					if w.told {
+						told = e.told
+					}
+					want(t, "Write", told, kind(next(t, "Write", written)))
+				}, keeping)
+			})
+		}
+	}
+}
+
 func TestW7_DuplicateID(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.connect()

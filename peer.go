@@ -219,6 +219,20 @@ func (p *peer) watch(l *ledger, report func(error)) {
 	go p.pump()
 }
 
+// writing returns the context of a Write to p that may wait for more than a pipe: ctx, which ends with p too. Some
+// transports read the answer under it after Write has returned: it is over when release is called.
+func (p *peer) writing(ctx context.Context) (writing context.Context, release context.CancelFunc) {
+	writing, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
+	return writing, func() { stop(); cancel(nil) }
+}
+
+// process reports whether p is one that can be seen to exit. A Write to it ends when its pipe breaks.
+func (p *peer) process() bool {
+	_, exits := p.conn.(Exiter)
+	return exits
+}
+
 // writersOwn reports whether err of a Write concerns the writer alone, and not the connection: its context, a
 // rejection by the transport, or a message that cannot be encoded (D1).
 func writersOwn(ctx context.Context, m jsonrpc.Message, err error) bool {
