@@ -75,10 +75,10 @@ func (c *connection) call(ctx context.Context, e entry) error {
 	if !p.process() {
 		bounded, over := p.writing(ctx)
 		writing, release = bounded, func() {
-			over()
 			if e.end != nil {
 				e.end()
 			}
+			p.endLater(over)
 		}
 	}
 	err = p.conn.Write(writing, e.request)
@@ -90,7 +90,7 @@ func (c *connection) call(ctx context.Context, e entry) error {
 		registered.written.Store(true)
 		return nil
 	}
-	own := writersOwn(ctx, e.request, err) // before release, which may end ctx
+	own := !ended(writing, ctx) && writersOwn(ctx, e.request, err) // before release, which ends them
 	if release != nil {
 		release()
 	}
@@ -207,7 +207,7 @@ func (c *connection) send(ctx context.Context, p *peer, m jsonrpc.Message) error
 		writing = bounded
 	}
 	err := p.conn.Write(writing, m)
-	if err == nil || writersOwn(ctx, m, err) {
+	if err == nil || !ended(writing, ctx) && writersOwn(ctx, m, err) {
 		return err
 	}
 	return p.lost(err)

@@ -3,8 +3,10 @@ package supervised_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -102,4 +104,53 @@ func TestW7_RequestOverHTTPEndsWithItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "answer", "1 peer lost", line(answer))
+}
+
+// TestX3_HTTPConnectionsAreUsedAgain: a transport reads a response to its end behind the answer to a call. Where that
+// is called off, the next call costs another connection.
+func TestX3_HTTPConnectionsAreUsedAgain(t *testing.T) {
+	const calls = 300
+	s := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{}}, nil, nil
+	})
+	opened := func(wrap func(mcp.Transport) mcp.Transport) (n int64) {
+		var connections atomic.Int64
+		web := httptest.NewUnstartedServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+		web.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				connections.Add(1)
+			}
+		}
+		web.Start()
+		defer web.Close()
+		defer web.CloseClientConnections()
+		client := web.Client()
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).
+			Connect(t.Context(), wrap(&mcp.StreamableClientTransport{Endpoint: web.URL, HTTPClient: client}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		before := connections.Load()
+		for range calls {
+			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return connections.Load() - before
+	}
+	bare := opened(func(transport mcp.Transport) mcp.Transport { return transport })
+	wrapped := opened(func(transport mcp.Transport) mcp.Transport {
+		supervisor, err := supervised.New(func(context.Context) (mcp.Transport, error) { return transport, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { supervisor.Close() })
+		return supervisor
+	})
+	t.Logf("connections for %d calls: %d, supervised %d", calls, bare, wrapped)
+	if wrapped > bare+calls/30 {
+		t.Errorf("%d connections for %d calls, %d without supervision", wrapped, calls, bare)
+	}
 }

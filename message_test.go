@@ -801,6 +801,32 @@ func TestW7_WriteThatHonoursItsContextAlone(t *testing.T) {
 	}
 }
 
+// The SDK's transport for HTTP says of a request that it was rejected whenever it has no answer. Where that is because
+// the connection has ended, the ledger has the call: here the policy still thinks about it.
+func TestW7_RejectedBecauseThePeerEnded(t *testing.T) {
+	slow := retry.PolicyFunc(func(r *jsonrpc.Request) bool { time.Sleep(time.Second); return r.Method == "tools/list" })
+	for method, answer := range map[string][]string{"tools/list": lines(), "tools/call": lines("1 peer lost")} {
+		inBubble(t, func(r *rig) {
+			r.connect()
+			p := r.Last()
+			p.OnWrite = func(ctx context.Context, _ jsonrpc.Message) error {
+				return fmt.Errorf("%w: %w", &jsonrpc.Error{Code: -32005, Message: "rejected"}, obedient(ctx, p))
+			}
+			written := later(func() error { _, err := r.call(method); return err })
+			noticed := later(func() error { return r.notify("notifications/mine", `{}`) })
+			wantPending(r, "Write", written)
+			restarted := later(func() error { return r.Restart(errCrash) })
+			want(t, "Write of "+method, nil, next(t, "Write", written))
+			want(t, "Write of a notification", "peer lost", kind(next(t, "Write", noticed)))
+			next(t, "Restart", restarted)
+			r.WaitServing(context.Background())
+			synctest.Wait()
+			want(t, "answers to "+method, answer, r.read())
+			want(t, "in flight", 1-len(answer), r.Stats().InFlight)
+		}, supervised.WithRetryPolicy(slow))
+	}
+}
+
 func TestW7_DuplicateID(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.connect()
