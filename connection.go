@@ -71,30 +71,15 @@ func (c *connection) call(ctx context.Context, e entry) error {
 	if e.request.Method == methodDiscover && l.ledger.probing(registered) {
 		l.watchProbe(p)
 	}
-	writing, release := ctx, e.end
-	if !p.process() {
-		bounded, over := p.writing(ctx)
-		writing, release = bounded, func() {
-			if e.end != nil {
-				e.end()
-			}
-			p.endLater(over)
-		}
-	}
-	err = p.conn.Write(writing, e.request)
+	err = p.conn.Write(ctx, e.request)
 	switch {
-	case err == nil && release != nil:
-		l.ledger.hold(p.generation, registered, release)
+	case err == nil && e.end != nil:
+		l.ledger.hold(p.generation, registered, e.end)
 		return nil
 	case err == nil:
 		registered.written.Store(true)
 		return nil
-	}
-	own := !ended(writing, ctx) && writersOwn(ctx, e.request, err) // before release, which ends them
-	if release != nil {
-		release()
-	}
-	if !own {
+	case !writersOwn(ctx, e.request, err):
 		p.broke(err)
 		return nil
 	}
@@ -200,14 +185,8 @@ func (c *connection) send(ctx context.Context, p *peer, m jsonrpc.Message) error
 	if p == nil {
 		return c.t.life.board.refusal()
 	}
-	writing := ctx
-	if !p.process() {
-		bounded, release := p.writing(ctx)
-		defer release()
-		writing = bounded
-	}
-	err := p.conn.Write(writing, m)
-	if err == nil || !ended(writing, ctx) && writersOwn(ctx, m, err) {
+	err := p.conn.Write(ctx, m)
+	if err == nil || writersOwn(ctx, m, err) {
 		return err
 	}
 	return p.lost(err)

@@ -45,8 +45,9 @@ func (p *peer) sign(note func()) {
 		return
 	}
 	note()
+	_, exits := p.conn.(Exiter)
 	switch {
-	case p.readErr != nil && (p.exited || !p.process()):
+	case p.readErr != nil && (p.exited || !exits):
 		p.end()
 	case p.linger == nil:
 		p.linger = p.clock.AfterFunc(lingerTimeout, func() {

@@ -2,7 +2,6 @@ package supervised_test
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -62,48 +61,6 @@ func TestR1_OverHTTP(t *testing.T) {
 		next(t, "the replacement", back)
 	}
 	stream.Close()
-}
-
-// TestW7_RequestOverHTTPEndsWithItsConnection: a server that answers in JSON holds the Write of a call up until it
-// has the answer, and the context of that Write may have no end.
-func TestW7_RequestOverHTTPEndsWithItsConnection(t *testing.T) {
-	asked, abandoned := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
-		}
-		_, _ = io.Copy(io.Discard, r.Body) // the server sees the end of the connection only behind it
-		close(asked)
-		<-r.Context().Done()
-		close(abandoned)
-	}))
-	defer server.Close()
-	transport, err := supervised.New(func(context.Context) (mcp.Transport, error) {
-		return &mcp.StreamableClientTransport{Endpoint: server.URL, HTTPClient: server.Client()}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer transport.Close()
-	conn, err := transport.Connect(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	written := later(func() error {
-		return conn.Write(context.Background(), &jsonrpc.Request{ID: number(1), Method: "tools/call"})
-	})
-	next(t, "the request", asked)
-	if err := transport.Restart(errCrash); err != nil {
-		t.Fatal(err)
-	}
-	want(t, "Write", nil, next(t, "the end of Write", written))
-	next(t, "the end of the request", abandoned)
-	answer, err := conn.Read(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	want(t, "answer", "1 peer lost", line(answer))
 }
 
 // TestX3_HTTPConnectionsAreUsedAgain: a transport reads a response to its end behind the answer to a call. Where that

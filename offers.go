@@ -6,8 +6,7 @@ import "github.com/modelcontextprotocol/go-sdk/jsonrpc"
 // Connect of a minted transport returns. The exit code in logs and Stats is that of the first error with ExitCode()
 // int in the end of a peer, as os/exec has it; the signal that of the first with ExitSignal() os.Signal.
 
-// An Exiter is a connection of a process that can be seen to end, whatever its pipes say. A Write to it must end with
-// the process, since its pipe breaks; the context of a Write to any other connection ends with that connection too.
+// An Exiter is a connection of a process that can be seen to end, whatever its pipes say.
 type Exiter interface {
 	// Exited is closed when the process is gone.
 	Exited() <-chan struct{}

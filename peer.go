@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -54,8 +53,7 @@ type peer struct {
 	over     bool  // the end is to be acted on, or the lifecycle has decided on it
 	cause    error // why, as it was known then; nil: Close
 	notify   func(cause error)
-	closeErr error    // of the connection's own Close
-	late     []func() // end the contexts of the Writes of calls that are over, oldest first
+	closeErr error // of the connection's own Close
 }
 
 func newPeer(generation int, values context.Context, c clock.Clock) *peer {
@@ -219,42 +217,6 @@ func (p *peer) watch(l *ledger, report func(error)) {
 		}()
 	}
 	go p.pump()
-}
-
-// writing returns the context of a Write to p that may wait for more than a pipe: ctx, which ends with p too. Some
-// transports read the answer under it after Write has returned: it is over when release is called.
-func (p *peer) writing(ctx context.Context) (writing context.Context, release context.CancelFunc) {
-	writing, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
-	return writing, func() { stop(); cancel(nil) }
-}
-
-// ended reports whether it was the peer that ended the context of a Write, and not the writer with its own. What the
-// transport makes of that concerns the connection, even where it calls it a rejection, as that of the SDK for HTTP does.
-func ended(writing, ctx context.Context) bool { return writing.Err() != nil && ctx.Err() == nil }
-
-// lateLimit is how many answered calls leave their transport time to read what follows the answer.
-const lateLimit = 64
-
-// endLater ends the context of the Write of a call that is over, once lateLimit others are: the SDK's transport for HTTP
-// reads the response to its end, and needs another connection where it cannot. With p it ends at once.
-func (p *peer) endLater(end func()) {
-	p.mu.Lock()
-	p.late = append(p.late, end)
-	var first func()
-	if len(p.late) > lateLimit {
-		first, p.late = p.late[0], slices.Delete(p.late, 0, 1)
-	}
-	p.mu.Unlock()
-	if first != nil {
-		first()
-	}
-}
-
-// process reports whether p is one that can be seen to exit. A Write to it ends when its pipe breaks.
-func (p *peer) process() bool {
-	_, exits := p.conn.(Exiter)
-	return exits
 }
 
 // writersOwn reports whether err of a Write concerns the writer alone, and not the connection: its context, a

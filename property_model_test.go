@@ -640,11 +640,8 @@ func (m *model) silence(p *modelPeer) {
 	clear(p.serverIDs)
 }
 
-// retire kills p. A Write to a process goes on until its pipe breaks, any other ends with the context of p.
+// retire kills p.
 func (m *model) retire(p *modelPeer, then func()) {
-	if !p.script.process {
-		m.unblock(p)
-	}
 	m.soon(p.script.end, func() {
 		if then != nil {
 			then()
@@ -656,19 +653,14 @@ func (m *model) retire(p *modelPeer, then func()) {
 // gone: there is nothing left of p.
 func (m *model) gone(p *modelPeer) {
 	p.alive, p.gone, p.over = false, true, true
-	m.unblock(p)
-	m.runHooks()
-	m.tryRespawn()
-	m.finished()
-}
-
-// unblock ends the writes that p holds up.
-func (m *model) unblock(p *modelPeer) {
 	blocked := p.blocked
 	p.blocked = nil
 	for _, w := range blocked {
 		w.end("broken")
 	}
+	m.runHooks()
+	m.tryRespawn()
+	m.finished()
 }
 
 // finished notes that the transport is closed for good and its last peer gone.

@@ -173,9 +173,12 @@ func (l *lifecycle) replay(p *peer, calls []*call) error {
 		if c.request.Method == methodListen {
 			life = context.WithoutCancel(life) // a stream ends by what R2 lists, and by nothing else
 		}
-		ctx, release := p.writing(life)
+		ctx, cancel := context.WithCancelCause(life)
+		stop := context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })
+		release := func() { stop(); cancel(nil) }
 		err := p.conn.Write(ctx, c.request)
 		if err == nil {
+			// Some transports read the answer under the context of the Write: it ends with the call, not before.
 			l.ledger.hold(p.generation, c, release)
 			continue
 		}

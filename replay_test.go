@@ -1208,8 +1208,7 @@ func TestR2_ToldBeforeAnythingElse(t *testing.T) {
 func TestR2_ForgottenAfterItWasSentAgain(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.onMint(0, func(_ context.Context, p *peertest.Peer) error {
-			p.Process = true // whose pipe does not break
-			p.OnWrite = func(ctx context.Context, _ jsonrpc.Message) error { return obedient(ctx, p) }
+			p.OnWrite = func(ctx context.Context, _ jsonrpc.Message) error { <-ctx.Done(); return ctx.Err() }
 			return nil
 		})
 		r.connect()
