@@ -67,45 +67,24 @@ func TestR1_OverHTTP(t *testing.T) {
 // is called off, the next call costs another connection.
 func TestX3_HTTPConnectionsAreUsedAgain(t *testing.T) {
 	const calls = 300
-	s := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
-	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{}}, nil, nil
-	})
-	opened := func(wrap func(mcp.Transport) mcp.Transport) (n int64) {
-		var connections atomic.Int64
-		web := httptest.NewUnstartedServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
-		web.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-			if state == http.StateNew {
-				connections.Add(1)
-			}
+	opened := func(guarded bool) int64 {
+		w := newWeb(t, false, guarded)
+		var dialed atomic.Int64
+		w.idle.DisableKeepAlives = false
+		w.idle.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialed.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, address)
 		}
-		web.Start()
-		defer web.Close()
-		defer web.CloseClientConnections()
-		client := web.Client()
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).
-			Connect(t.Context(), wrap(&mcp.StreamableClientTransport{Endpoint: web.URL, HTTPClient: client}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer session.Close()
-		before := connections.Load()
+		w.connect()
+		before := dialed.Load()
 		for range calls {
-			if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{}}); err != nil {
+			if _, err := w.call("echo", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return connections.Load() - before
+		return dialed.Load() - before
 	}
-	bare := opened(func(transport mcp.Transport) mcp.Transport { return transport })
-	wrapped := opened(func(transport mcp.Transport) mcp.Transport {
-		supervisor, err := supervised.New(func(context.Context) (mcp.Transport, error) { return transport, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { supervisor.Close() })
-		return supervisor
-	})
+	bare, wrapped := opened(false), opened(true)
 	t.Logf("connections for %d calls: %d, supervised %d", calls, bare, wrapped)
 	if wrapped > bare+calls/30 {
 		t.Errorf("%d connections for %d calls, %d without supervision", wrapped, calls, bare)
